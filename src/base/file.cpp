@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <cairn/error.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace cairn {
+namespace {
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void fail_errno(const char* doing, const std::filesystem::path& path) {
+  const int e = errno;
+  fail(e == ENOENT ? ErrorCode::not_found : ErrorCode::io,
+       fmt::format("{} {}: {}", doing, printable(path), std::strerror(e)));
+}
+
+Descriptor open_regular(const std::filesystem::path& path, size_t& size) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) fail_errno("cannot open", path);
+  struct stat info;
+  if (::fstat(file.fd, &info) != 0) fail_errno("cannot stat", path);
+  if (!S_ISREG(info.st_mode)) fail(ErrorCode::io, "not a regular file: " + printable(path));
+  size = size_t(info.st_size);
+  return Descriptor{std::exchange(file.fd, -1)};
+}
+
+}  // namespace
+
+void write_file(const std::filesystem::path& path, const std::function<void(const Sink&)>& fill) {
+  static std::atomic<unsigned> serial{0};
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const auto temporary =
+      folder / fmt::format(".{}.{}.{}.tmp", hash_value(path.filename()), ::getpid(), serial++);
+  Descriptor file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
+  if (file.fd < 0) fail_errno("cannot write", path);
+  try {
+    fill([&](const void* data, size_t size) {
+      for (auto* at = static_cast<const char*>(data); size > 0;) {
+        const ssize_t n = ::write(file.fd, at, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail_errno("cannot write", path);
+        at += n, size -= size_t(n);
+      }
+    });
+    if (::fsync(file.fd) != 0) fail_errno("cannot sync", path);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) fail_errno("cannot rename onto", path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  // The rename itself survives a power cut only when the folder is synced too.
+  if (Descriptor d{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)}; d.fd >= 0) ::fsync(d.fd);
+}
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  write_file(path, [&](const Sink& sink) { sink(bytes.data(), bytes.size()); });
+}
+
+std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
+  size_t size = 0;
+  const Descriptor file = open_regular(path, size);
+  if (size > limit_bytes)
+    fail(ErrorCode::io, fmt::format("{} has {} bytes, more than the limit of {}", printable(path), size,
+                                    limit_bytes));
+  std::string bytes(size, '\0');
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = ::read(file.fd, bytes.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("cannot read", path);
+    if (n == 0) {  // shrank while we read
+      bytes.resize(done);
+      break;
+    }
+    done += size_t(n);
+  }
+  return bytes;
+}
+
+std::string printable(const std::filesystem::path& path) {
+  const std::string& s = path.native();
+  std::string out;
+  for (size_t i = 0; i < s.size();) {
+    const auto c = static_cast<unsigned char>(s[i]);
+    const int length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3
+                       : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+    bool valid = length > 0 && i + size_t(length) <= s.size() && c >= 0x20 && c != 0x7F;
+    for (int k = 1; valid && k < length; ++k) valid = (static_cast<unsigned char>(s[i + k]) & 0xC0) == 0x80;
+    if (valid) {
+      out.append(s, i, size_t(length));
+      i += size_t(length);
+    } else {
+      out += fmt::format("\\x{:02x}", c);
+      ++i;
+    }
+  }
+  return out;
+}
+
+FileMap::FileMap(const std::filesystem::path& path) {
+  const Descriptor file = open_regular(path, size_);
+  if (size_ == 0) return;
+  void* at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (at == MAP_FAILED) fail_errno("cannot map", path);
+  data_ = at;
+}
+FileMap::FileMap(FileMap&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+FileMap::~FileMap() {
+  if (data_) ::munmap(const_cast<void*>(data_), size_);
+}
+
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that appear whole or not at all, and reads with a limit.
+#pragma once
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace cairn {
+
+// Writes `bytes` beside `path`, syncs, renames over it. On failure `path` is as it was; throws io.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+
+// The same for content written in pieces: `fill` gets a sink to call any number of times.
+using Sink = std::function<void(const void* data, size_t size)>;
+void write_file(const std::filesystem::path& path, const std::function<void(const Sink&)>& fill);
+
+// Reads a whole regular file of at most `limit_bytes`; throws not_found or io, naming the path.
+std::string read_file(const std::filesystem::path& path, size_t limit_bytes = size_t(1) << 32);
+
+// A path as an error or a JSON text may show it: control characters and invalid UTF-8 escaped as \xNN.
+std::string printable(const std::filesystem::path& path);
+
+// A read-only memory map of a file; empty for a zero-byte file. Movable, unmapped at the end.
+class FileMap {
+ public:
+  explicit FileMap(const std::filesystem::path& path);
+  FileMap(FileMap&& other) noexcept;
+  FileMap& operator=(FileMap&&) = delete;
+  ~FileMap();
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
+
+ private:
+  const void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace cairn
