@@ -5,6 +5,9 @@ add_library(cairn_options INTERFACE)
 target_include_directories(cairn_options INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(cairn_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers
   $<$<BOOL:${CAIRN_WERROR}>:-Werror>)
+if(CAIRN_STD_THREADS)
+  target_compile_definitions(cairn_options INTERFACE CAIRN_STD_THREADS)
+endif()
 if(CAIRN_SANITIZE)
   target_compile_options(cairn_options INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(cairn_options INTERFACE -fsanitize=${CAIRN_SANITIZE})
@@ -43,6 +46,18 @@ function(cairn_test name)
   target_compile_definitions(${name} PRIVATE CAIRN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 SKIP_REGULAR_EXPRESSION "")
+endfunction()
+
+# cairn_fuzz(NAME SOURCES a_fuzz.cpp FOLDERS base ...): a libFuzzer program, built with CAIRN_FUZZ only.
+function(cairn_fuzz name)
+  cmake_parse_arguments(Z "" "" "SOURCES;FOLDERS;LIBS" ${ARGN})
+  if(NOT CAIRN_FUZZ)
+    return()
+  endif()
+  add_executable(${name} ${Z_SOURCES})
+  list(TRANSFORM Z_FOLDERS PREPEND cairn_)
+  target_link_libraries(${name} PRIVATE ${Z_FOLDERS} ${Z_LIBS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
 endfunction()
 
 # The one library that users link.
