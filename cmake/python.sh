@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # For scripts to source: $python, a Python that has pip, and pip_download. Nothing gets installed
 # into Python: Debian forbids that (PEP 668), and a wheel is only a zip to us.
 

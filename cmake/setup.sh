@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # For ./check and ./quickstart to source: shows steps, installs what is missing, configures, builds.
 # Each step writes build/log/<name>.log and shows how far it is; one that fails shows the log's end.
 
@@ -9,11 +10,11 @@ jobs=$(nproc)
 running=  # the process group of the step under way
 trap '[[ -z $running ]] || kill -- -"$running" 2>/dev/null; exit 130' INT TERM
 
-say() { printf '%s\n' "$*"; }
+say() { printf '%s\n' "$@"; }
 
 # step NAME "What it does" COMMAND...
 step() {
-  local name=$1 what=$2 log=build/log/$1.log began=$SECONDS shown=$SECONDS status=0 last
+  local what=$2 log=build/log/$1.log began=$SECONDS shown=$SECONDS status=0 last
   shift 2
   set -m  # a process group of its own, so that Ctrl-C can end all of it
   "$@" >"$log" 2>&1 </dev/null &
@@ -54,9 +55,9 @@ missing_packages() {
 apt_install() {
   local root=()
   ((EUID == 0)) || root=(sudo)
-  "${root[@]}" apt-get update
-  "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends "$@"
+  "${root[@]}" apt-get update &&
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y --no-install-recommends "$@"
 }
 
 install_packages() {
