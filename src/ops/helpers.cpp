@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/helpers.h"
+
+namespace cairn::ops {
+
+void check_same_dtype(Types in) {
+  for (size_t i = 1; i < in.size(); ++i)
+    if (in[i].dtype != in[0].dtype)
+      fail(ErrorCode::dtype_unsupported,
+           fmt::format("input {}: got {}, expected {} as the first input", i, name(in[i].dtype), name(in[0].dtype)),
+           "Convert one side with cast(x, dtype)");
+}
+
+std::string axis_names(int rank, const std::vector<int>& whole) {
+  std::string out;
+  for (int i = 0; i < rank; ++i) {
+    if (i) out += ' ';
+    out += char('a' + i);
+    for (int w : whole)
+      if (w == i) out += '!';
+  }
+  return out;
+}
+
+std::string broadcast_factors(Types in, const Shape& out) {
+  std::string text;
+  for (size_t k = 0; k < in.size(); ++k) {
+    const Shape& s = in[k].shape;
+    if (k) text += ", ";
+    for (int i = 0; i < s.rank(); ++i) {
+      const int axis = out.rank() - s.rank() + i;
+      if (i) text += ' ';
+      text += s[i] == 1 && out[axis] != 1 ? '1' : char('a' + axis);
+    }
+  }
+  return text + " -> " + axis_names(out.rank());
+}
+
+double traffic(Types in, Types out) {
+  double bytes = 0;
+  for (const auto& t : in) bytes += double(t.bytes());
+  for (const auto& t : out) bytes += double(t.bytes());
+  return bytes;
+}
+
+Tensor unbroadcast(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  const int extra = dy.rank() - shape.rank();
+  Axes axes;
+  for (int i = 0; i < dy.rank(); ++i)
+    if (i < extra || (shape[i - extra] == 1 && dy.shape()[i] != 1)) axes.push_back(i);
+  const Tensor summed = axes.empty() ? dy : sum(dy, axes, Keep::yes);
+  return extra > 0 || summed.shape() != shape ? reshape(summed, shape) : summed;
+}
+
+BroadcastIndex::BroadcastIndex(const Shape& in, const Shape& out)
+    : out_(out), in_strides_(Shape::filled(out.rank(), 0)) {
+  const Shape dense = dense_strides(in);
+  const int extra = out.rank() - in.rank();
+  for (int i = 0; i < in.rank(); ++i) in_strides_[i + extra] = in[i] == 1 ? 0 : dense[i];
+}
+
+int64_t BroadcastIndex::operator()(int64_t k) const {
+  int64_t index = 0;
+  for (int i = out_.rank() - 1; i >= 0; --i) {
+    index += (k % out_[i]) * in_strides_[i];
+    k /= out_[i];
+  }
+  return index;
+}
+
+AxisView::AxisView(const Shape& shape, int axis) : outer(1), length(shape[axis]), inner(1) {
+  for (int i = 0; i < axis; ++i) outer *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+}
+
+}  // namespace cairn::ops

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What operator definitions share: type checks, walks over dense reference tensors, factor strings.
+#pragma once
+#include <cairn/extend/op.h>
+#include <cairn/ops.h>
+#include <fmt/format.h>
+
+namespace cairn::ops {
+
+// Fails unless all given types have one dtype.
+void check_same_dtype(Types in);
+inline TypeList same_type(const TensorType& t) { return {t}; }
+
+// Letters for the axes of a shape: "a b c"; axes in `whole` get "!" (they must not be split).
+std::string axis_names(int rank, const std::vector<int>& whole = {});
+// Factors of a broadcasting elementwise operator: length-one axes print as "1".
+std::string broadcast_factors(Types in, const Shape& out);
+
+// Bytes of all inputs read once and all outputs written once.
+double traffic(Types in, Types out);
+inline Cost elementwise_cost(Types in, Types out, double flops_an_element) {
+  return {flops_an_element * double(out[0].numel()), traffic(in, out)};
+}
+
+// Sums `dy` back to `shape` after a broadcast (the gradient of broadcasting).
+Tensor unbroadcast(const Tensor& dy, const Shape& shape);
+
+// Index arithmetic for references: the element of `in` (dense, broadcast) that element k of `out` reads.
+class BroadcastIndex {
+ public:
+  BroadcastIndex(const Shape& in, const Shape& out);
+  int64_t operator()(int64_t out_index) const;
+
+ private:
+  Shape out_, in_strides_;
+};
+
+// A shape seen as [outer, length, inner] around one axis.
+struct AxisView {
+  int64_t outer, length, inner;
+  AxisView(const Shape& shape, int axis);
+};
+
+}  // namespace cairn::ops
