@@ -43,8 +43,9 @@ TEST(Crc32c, GoesOnOverPieces) {
   Random random(8);
   for (char& c : data) c = char(random.next());
   for (size_t cut : {0, 1, 13, 4096, 10000})
-    EXPECT_EQ(crc32c(std::string_view(data).substr(cut), crc32c(std::string_view(data).substr(0, cut))),
-              crc32c(data));
+    EXPECT_EQ(
+        crc32c(std::string_view(data).substr(cut), crc32c(std::string_view(data).substr(0, cut))),
+        crc32c(data));
 }
 
 TEST(Crc32c, MaskIsTheOneOfTfrecord) { EXPECT_EQ(mask_crc(0), 0xa282ead8u); }

@@ -30,8 +30,12 @@ class Message {
     varint(value);
     return *this;
   }
-  Message& number(int field, double value) { return fixed(field, 1, std::bit_cast<uint64_t>(value)); }
-  Message& number(int field, float value) { return fixed(field, 5, std::bit_cast<uint32_t>(value)); }
+  Message& number(int field, double value) {
+    return fixed(field, 1, std::bit_cast<uint64_t>(value));
+  }
+  Message& number(int field, float value) {
+    return fixed(field, 5, std::bit_cast<uint32_t>(value));
+  }
   Message& bytes(int field, std::string_view value) {
     varint(uint64_t(field) << 3 | 2);
     varint(value.size());
@@ -87,9 +91,11 @@ EventFile::EventFile(const std::filesystem::path& folder, std::optional<int64_t>
                                ::getpid(), serial++);
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0)
-    fail(ErrorCode::io, fmt::format("event file: cannot write {}: {}", printable(path_), std::strerror(errno)));
+    fail(ErrorCode::io,
+         fmt::format("event file: cannot write {}: {}", printable(path_), std::strerror(errno)));
   add(0, Message().bytes(3, "brain.Event:2").str());
-  if (resumed_at) add(*resumed_at, Message().message(7, Message().integer(1, 1)).str());  // SessionLog START
+  if (resumed_at)
+    add(*resumed_at, Message().message(7, Message().integer(1, 1)).str());  // SessionLog START
   flush();
 }
 
@@ -108,7 +114,8 @@ void EventFile::scalar(std::string_view tag, double value, int64_t step) {
 void EventFile::image(std::string_view tag, std::string_view png, int64_t step) {
   constexpr std::string_view signature("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", 16);
   if (!png.starts_with(signature) || png.size() < 33)
-    fail(ErrorCode::parse, fmt::format("event file: image \"{}\": expected the bytes of a PNG", tag));
+    fail(ErrorCode::parse,
+         fmt::format("event file: image \"{}\": expected the bytes of a PNG", tag));
   const auto big_endian = [&](size_t at) {
     uint32_t v = 0;
     for (size_t i = 0; i < 4; ++i) v = v << 8 | uint8_t(png[at + i]);

@@ -17,8 +17,8 @@ namespace cairn::train {
 // All but the destructor throw io, naming the file.
 class EventFile {
  public:
-  // `folder` is made if need be. A resumed run passes the step that it goes on from: TensorBoard then
-  // drops what the earlier file of the folder holds at that step and later.
+  // `folder` is made if need be. A resumed run passes the step that it goes on from: TensorBoard
+  // then drops what the earlier file of the folder holds at that step and later.
   explicit EventFile(const std::filesystem::path& folder, std::optional<int64_t> resumed_at = {});
   ~EventFile();
   EventFile(const EventFile&) = delete;

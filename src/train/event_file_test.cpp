@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files, read back by a reader of the test's own. tests/peers/tensorboard.py asks TensorBoard.
+// Event files, read back by a reader of the test's own. tests/peers/tensorboard.py asks
+// TensorBoard.
 #include "train/event_file.h"
 
 #include <cairn/error.h>
@@ -64,11 +65,20 @@ struct Fields : std::map<int, std::variant<uint64_t, std::string>> {
       const uint64_t key = varint();
       auto& value = (*this)[int(key >> 3)];
       switch (key & 7) {
-        case 0: value = varint(); break;
-        case 1: value = little_endian(take(8)); break;
-        case 2: value = std::string(take(varint())); break;
-        case 5: value = little_endian(take(4)); break;
-        default: ADD_FAILURE() << "wire type " << (key & 7);
+        case 0:
+          value = varint();
+          break;
+        case 1:
+          value = little_endian(take(8));
+          break;
+        case 2:
+          value = std::string(take(varint()));
+          break;
+        case 5:
+          value = little_endian(take(4));
+          break;
+        default:
+          ADD_FAILURE() << "wire type " << (key & 7);
       }
     }
   }
