@@ -27,11 +27,12 @@ const ArgSpec& spec_of(const OpDef& op, size_t i) {
 }
 
 void check_inputs(const OpDef& op, std::span<const Tensor> inputs) {
-  const size_t expected = op.inputs.size();
-  const bool variadic = expected > 0 && op.inputs.back().variadic;
-  if (variadic ? inputs.size() < expected : inputs.size() != expected)
-    fail(ErrorCode::invalid_argument, fmt::format("{}: got {} inputs, expected {}{}", op.name, inputs.size(),
-                                                  expected, variadic ? " or more" : ""));
+  const size_t most = op.inputs.size();
+  const bool variadic = most > 0 && op.inputs.back().variadic, optional = most > 0 && op.inputs.back().optional;
+  const size_t least = most - (optional ? 1 : 0);
+  if (inputs.size() < least || (inputs.size() > most && !variadic))
+    fail(ErrorCode::invalid_argument, fmt::format("{}: got {} inputs, expected {}{}", op.name, inputs.size(), least,
+                                                  variadic ? " or more" : optional ? fmt::format(" or {}", most) : ""));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArgSpec& arg = spec_of(op, i);
     if (!inputs[i].defined())

@@ -32,6 +32,7 @@ struct ArgSpec {
   std::string name;
   DTypeSet dtypes = any_dtype;
   bool variadic = false;  // the last input may repeat, once or more
+  bool optional = false;  // the last input may be left out
 };
 
 // ---- reference ----
