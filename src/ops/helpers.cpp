@@ -3,12 +3,35 @@
 
 namespace cairn::ops {
 
-void check_same_dtype(Types in) {
+namespace {
+std::string input_name(std::initializer_list<const char*> names, size_t i) {
+  return i < names.size() ? names.begin()[i] : std::to_string(i);
+}
+}  // namespace
+
+void check_same_dtype(Types in, std::initializer_list<const char*> names) {
   for (size_t i = 1; i < in.size(); ++i)
     if (in[i].dtype != in[0].dtype)
       fail(ErrorCode::dtype_unsupported,
-           fmt::format("input {}: got {}, expected {} as the first input", i, name(in[i].dtype), name(in[0].dtype)),
+           fmt::format("input {}: got {}, expected {} as input {}", input_name(names, i), to_string(in[i]),
+                       name(in[0].dtype), input_name(names, 0)),
            "Convert one side with cast(x, dtype)");
+}
+
+Shape broadcast_inputs(Types in, std::initializer_list<const char*> names) {
+  Shape shape = in[0].shape;
+  for (size_t i = 1; i < in.size(); ++i) try {
+      shape = broadcast(shape, in[i].shape);
+    } catch (const Error& e) {
+      fail(e.code(), fmt::format("input {}: got {}, expected a shape that broadcasts with {}", input_name(names, i),
+                                 to_string(in[i]), to_string(shape)));
+    }
+  return shape;
+}
+
+OnnxMapping<NoParams> onnx_plain(std::string op_type, int since) {
+  return {std::move(op_type), since, [](auto&, Types) { return OnnxCall{}; },
+          [](const OnnxCall&, Types) { return std::optional(NoParams{}); }};
 }
 
 std::string axis_names(int rank, const std::vector<int>& whole) {

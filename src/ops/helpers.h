@@ -7,8 +7,10 @@
 
 namespace cairn::ops {
 
-// Fails unless all given types have one dtype.
-void check_same_dtype(Types in);
+// Fails unless all given types have one dtype. `names`: what the inputs are called.
+void check_same_dtype(Types in, std::initializer_list<const char*> names = {});
+// The shape that all inputs broadcast to; fails naming the inputs.
+Shape broadcast_inputs(Types in, std::initializer_list<const char*> names);
 inline TypeList same_type(const TensorType& t) { return {t}; }
 
 // Letters for the axes of a shape: "a b c"; axes in `whole` get "!" (they must not be split).
@@ -24,6 +26,9 @@ inline Cost elementwise_cost(Types in, Types out, double flops_an_element) {
 
 // Sums `dy` back to `shape` after a broadcast (the gradient of broadcasting).
 Tensor unbroadcast(const Tensor& dy, const Shape& shape);
+
+// The ONNX mapping of an operator without parameters, whose operands are ONNX's own.
+OnnxMapping<NoParams> onnx_plain(std::string op_type, int since);
 
 // Index arithmetic for references: the element of `in` (dense, broadcast) that element k of `out` reads.
 class BroadcastIndex {
