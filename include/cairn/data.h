@@ -231,6 +231,7 @@ class CAIRN_API Dataset {
   const std::vector<std::string>& classes() const;
   std::vector<int64_t> class_counts() const;
   const Report& listing() const;       // what was left out while listing
+  const Limits& limits() const;
   std::vector<std::string> parts() const;            // "train", "val", "test" as found; empty: not split
   Dataset part(std::string_view name) const;         // throws not_found, naming the parts there are
   // Two disjoint sets whose union is this one. Which record goes where depends on seed and its key
