@@ -111,10 +111,10 @@ std::string printable(const std::filesystem::path& path) {
   return out;
 }
 
-FileMap::FileMap(const std::filesystem::path& path) {
+FileMap::FileMap(const std::filesystem::path& path, bool copy_on_write) {
   const Descriptor file = open_regular(path, size_);
   if (size_ == 0) return;
-  void* at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  void* at = ::mmap(nullptr, size_, PROT_READ | (copy_on_write ? PROT_WRITE : 0), MAP_PRIVATE, file.fd, 0);
   if (at == MAP_FAILED) fail_errno("cannot map", path);
   data_ = at;
 }

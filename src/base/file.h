@@ -22,10 +22,11 @@ std::string read_file(const std::filesystem::path& path, size_t limit_bytes = si
 // A path as an error or a JSON text may show it: control characters and invalid UTF-8 escaped as \xNN.
 std::string printable(const std::filesystem::path& path);
 
-// A read-only memory map of a file; empty for a zero-byte file. Movable, unmapped at the end.
+// A memory map of a file; empty for a zero-byte file. Movable, unmapped at the end. Its pages are
+// read-only, or with `copy_on_write` writable without reaching the file.
 class FileMap {
  public:
-  explicit FileMap(const std::filesystem::path& path);
+  explicit FileMap(const std::filesystem::path& path, bool copy_on_write = false);
   FileMap(FileMap&& other) noexcept;
   FileMap& operator=(FileMap&&) = delete;
   ~FileMap();
