@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/backend.h"
+
+#include <unordered_map>
+
+#include "backends/cpu/onednn.h"
+#include "base/parallel.h"
+
+namespace cairn {
+namespace {
+
+class Copy : public PreparedKernel {
+ public:
+  explicit Copy(int64_t bytes) : bytes_(bytes) {}
+  void run(const void* const* in, void* const* out, void*) const override { cpu::copy_bytes(out[0], in[0], bytes_); }
+
+ private:
+  int64_t bytes_;
+};
+
+class ReferenceReorder : public PreparedKernel {
+ public:
+  ReferenceReorder(const TensorType& type, Layout from, Layout to)
+      : type_(type), from_(std::move(from)), to_(std::move(to)) {}
+  void run(const void* const* in, void* const* out, void*) const override {
+    reorder_reference(type_, from_, in[0], to_, out[0]);
+  }
+
+ private:
+  TensorType type_;
+  Layout from_, to_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend() {
+#define CAIRN_KERNEL(name) kernels_[cpu::name##_kernel.op].push_back(&cpu::name##_kernel);
+#include "backends/cpu/catalog.inc"
+#undef CAIRN_KERNEL
+  }
+  std::string_view name() const override { return "cpu"; }
+  std::span<const Kernel* const> kernels(const OpDef& op) const override {
+    const auto it = kernels_.find(&op);
+    return it == kernels_.end() ? std::span<const Kernel* const>{} : it->second;
+  }
+  std::unique_ptr<PreparedKernel> reorder(const TensorType& type, const Layout& from,
+                                          const Layout& to) const override {
+    if (from == to) return std::make_unique<Copy>(from.bytes(type));
+    if (auto fast = cpu::onednn::reorder(type, from, to)) return fast;
+    return std::make_unique<ReferenceReorder>(type, from, to);
+  }
+
+ private:
+  std::unordered_map<const OpDef*, std::vector<const Kernel*>> kernels_;
+};
+
+}  // namespace
+
+const Backend& cpu_backend() {
+  static const CpuBackend backend;
+  return backend;
+}
+
+void cpu::copy_bytes(void* to, const void* from, int64_t bytes) {
+  if (to == from) return;
+  parallel_for(bytes, int64_t(1) << 18, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, size_t(end - begin));
+  });
+}
+
+}  // namespace cairn
