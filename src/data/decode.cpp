@@ -135,7 +135,7 @@ class JpegReader {
     jpeg_.out_color_space = out.grey ? JCS_GRAYSCALE : cmyk ? JCS_CMYK : JCS_RGB;
     if (scans) absorb_scans();
     out.picture = Picture(int(width), int(height), out.grey ? 1 : 3);
-    run([&] { jpeg_start_decompress(&jpeg_); });
+    if (!scans) run([&] { jpeg_start_decompress(&jpeg_); });
     std::vector<JSAMPLE> line(cmyk ? size_t(width) * 4 : 0);
     const auto lines = [&] {
       if (jpeg_.buffered_image) jpeg_start_output(&jpeg_, jpeg_.input_scan_number);
@@ -176,6 +176,7 @@ class JpegReader {
     if (code == JERR_OUT_OF_MEMORY || code == JERR_NO_BACKING_STORE)
       refuse("too_large", fmt::format("decoding the JPEG needs more than the limit of {} bytes", limits_.max_memory),
              "Raise max_memory");
+    if (code == JERR_IMAGE_TOO_BIG) refuse("too_large", fmt::format("the JPEG is too large: {}", trap_.message));
     const bool foreign = code == JERR_SOF_UNSUPPORTED || code == JERR_BAD_PRECISION || code == JERR_CONVERSION_NOTIMPL;
     refuse(foreign ? "unsupported" : "corrupt", fmt::format("not a usable JPEG: {}", trap_.message));
   }
