@@ -20,7 +20,12 @@ struct TapeEntry {
   std::string path;
   std::vector<uint64_t> input_ids, output_ids;
   TypeList input_types, output_types;
-  std::vector<Tensor> saved;  // parallel to op->saves
+  struct SavedValue {
+    bool is_output;
+    int index;
+    Tensor value;
+  };
+  std::vector<SavedValue> saved;
 };
 
 namespace {
@@ -37,8 +42,8 @@ class EntrySaved : public Saved {
 
  private:
   Tensor find(bool is_output, int index) const {
-    for (size_t k = 0; k < entry_.saved.size(); ++k)
-      if (entry_.op->saves[k].is_output == is_output && entry_.op->saves[k].index == index) return entry_.saved[k];
+    for (const auto& s : entry_.saved)
+      if (s.is_output == is_output && s.index == index) return s.value;
     CAIRN_CHECK(false, fmt::format("the gradient of {} reads {} {}, which it does not declare in `saves`",
                                    entry_.op->name, is_output ? "output" : "input", index));
     return {};
@@ -76,11 +81,10 @@ class Tape::Recorder : public Interpreter {
       entry.output_types.push_back(t.type());
       if (is_float(t.dtype())) watched.insert(t.id());
     }
-    for (const SavedRef& ref : call.op.saves) {
-      const auto index = size_t(ref.index);
-      if (ref.is_output) entry.saved.push_back(out[index]);
-      else entry.saved.push_back(index < call.inputs.size() ? call.inputs[index] : Tensor());  // an optional input
-    }
+    for (const SavedRef& ref : call.op.saves)
+      for (int i = 0; i < int(ref.is_output ? out.size() : call.inputs.size()); ++i)
+        if (ref.index == i || ref.index == kAllInputs)
+          entry.saved.push_back({ref.is_output, i, ref.is_output ? out[size_t(i)] : call.inputs[size_t(i)]});
     entries.push_back(std::move(entry));
     return out;
   }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <queue>
+
 namespace cairn {
 
 ValueId Graph::add_value(TensorType type, std::string value_name) {
@@ -122,6 +124,29 @@ void compact(Graph& graph) {
     }
   graph.variables = std::move(kept);
   for (auto& a : graph.assigns) a.variable = moved[size_t(a.variable)];
+}
+
+void sort_nodes(Graph& graph) {
+  const auto made = producers(graph);
+  const auto used = uses(graph);
+  const size_t count = graph.nodes.size();
+  std::vector<int> waits(count, 0);
+  for (size_t i = 0; i < count; ++i)
+    for (ValueId v : graph.nodes[i].inputs) waits[i] += made[size_t(v)] >= 0;
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;  // the earliest first
+  for (size_t i = 0; i < count; ++i)
+    if (waits[i] == 0) ready.push(i);
+  std::vector<Node> nodes;
+  while (!ready.empty()) {
+    const size_t i = ready.top();
+    ready.pop();
+    for (ValueId v : graph.nodes[i].outputs)
+      for (int u : used[size_t(v)])
+        if (--waits[size_t(u)] == 0) ready.push(size_t(u));
+    nodes.push_back(std::move(graph.nodes[i]));
+  }
+  CAIRN_CHECK(nodes.size() == count, "the graph has a circle");
+  graph.nodes = std::move(nodes);
 }
 
 }  // namespace cairn

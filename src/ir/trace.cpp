@@ -15,7 +15,7 @@ struct Tracer::Traced : Symbol {
   std::string text;
 };
 
-Tracer::Tracer(std::string name) : graph_(std::make_shared<Graph>()) { graph_->name = std::move(name); }
+Tracer::Tracer(std::string name, Interpreter* outer) : graph_(std::make_shared<Graph>()), outer_(outer) { graph_->name = std::move(name); }
 
 Tensor Tracer::wrap(ValueId value, CallSite site) {
   const Value& v = graph_->values[size_t(value)];
@@ -33,14 +33,14 @@ ValueId Tracer::value_of(const Tensor& tensor) {
   if (tensor.is_symbolic()) {
     if (auto* traced = dynamic_cast<Traced*>(tensor.symbol().get()); traced && traced->owner == this)
       return traced->value;
-    if (!capture_)
+    if (!outer_)
       fail(ErrorCode::invalid_argument,
            fmt::format("trace: {} belongs to another trace", tensor.symbol()->describe()),
            "Pass it as an input of the traced function");
   }
   if (const auto it = constants_.find(tensor.id()); it != constants_.end()) return it->second;
   ValueId value;
-  if (tensor.is_symbolic() || capture_) {
+  if (outer_) {
     value = graph_->add_input(tensor.type(), fmt::format("c{}", captured_.size()));
     captured_.push_back(tensor);
   } else {
@@ -62,6 +62,10 @@ std::vector<Tensor> Tracer::apply(const OpCall& call) {
 }
 
 Tensor Tracer::read(const Variable& variable) {
+  if (outer_) {
+    InterpreterScope scope(*outer_);
+    return outer_->read(variable);
+  }
   const auto [it, fresh] = variables_.emplace(variable.cell().get(), int(graph_->variables.size()));
   if (fresh) {
     std::string name = variable.name().empty() ? fmt::format("v{}", graph_->variables.size()) : variable.name();
@@ -78,6 +82,9 @@ Tensor Tracer::read(const Variable& variable) {
 }
 
 void Tracer::assign(const Variable& variable, const Tensor& value) {
+  if (outer_)
+    fail(ErrorCode::unsupported, "trace: variable " + variable.name() + " is assigned inside a branch or loop",
+         "Return the value from the branch and assign it outside");
   read(variable);
   current_[variables_.at(variable.cell().get())] = wrap(value_of(value), {});
 }

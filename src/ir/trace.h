@@ -11,7 +11,9 @@ namespace cairn {
 
 class Tracer : public Interpreter {
  public:
-  explicit Tracer(std::string name);
+  // With `outer` (branches of control flow), values and variables of what surrounds the trace become captured
+  // inputs; without, values of another trace are an error and concrete tensors become constants.
+  explicit Tracer(std::string name, Interpreter* outer = nullptr);
 
   Tensor add_input(const TensorType& type, std::string name);
   std::vector<Tensor> apply(const OpCall& call) override;
@@ -19,10 +21,8 @@ class Tracer : public Interpreter {
   void assign(const Variable& variable, const Tensor& value) override;
   Interpreter* tracer() override { return this; }
 
-  // The value that stands for a tensor in this graph. A concrete tensor becomes a constant; a value of an
-  // enclosing trace becomes a captured input when `capture` is on (branches of control flow), else an error.
+  // The value that stands for a tensor in this graph.
   ValueId value_of(const Tensor& tensor);
-  void capture_outer(bool on) { capture_ = on; }
   const std::vector<Tensor>& captured() const { return captured_; }
 
   // Ends the trace: these are the graph's outputs.
@@ -37,7 +37,7 @@ class Tracer : public Interpreter {
   std::vector<Tensor> keep_;                         // constants' tensors, so that ids stay taken
   std::map<const Variable::Cell*, int> variables_;   // cell → index
   std::map<int, Tensor> current_;                    // variable index → its value now
-  bool capture_ = false;
+  Interpreter* outer_;
   std::vector<Tensor> captured_;
 };
 

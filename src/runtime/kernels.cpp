@@ -2,39 +2,11 @@
 // The reference kernel (any operator, any dtype) and the choice among a back end's kernels.
 #include <fmt/format.h>
 
-#include "core/strided.h"
+#include "ops/reference.h"
 #include "runtime/backend.h"
 
 namespace cairn {
 namespace {
-
-RefTensor load(const TensorType& type, const void* data) {
-  RefTensor t{type, {}, {}};
-  const auto n = size_t(type.numel());
-  visit_dtype(type.dtype, [&](auto tag) {
-    auto* src = static_cast<const decltype(tag)*>(data);
-    if (t.is_float()) {
-      t.f.resize(n);
-      for (size_t k = 0; k < n; ++k) t.f[k] = load_as<double>(src[k]);
-    } else {
-      t.i.resize(n);
-      for (size_t k = 0; k < n; ++k) t.i[k] = load_as<int64_t>(src[k]);
-    }
-  });
-  return t;
-}
-
-void store(const RefTensor& t, void* data) {
-  const auto n = size_t(t.numel());
-  visit_dtype(t.type.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    auto* dst = static_cast<T*>(data);
-    if (t.is_float())
-      for (size_t k = 0; k < n; ++k) dst[k] = store_as<T>(t.f[k]);
-    else
-      for (size_t k = 0; k < n; ++k) dst[k] = store_as<T>(t.i[k]);
-  });
-}
 
 class Reference : public PreparedKernel {
  public:
@@ -43,14 +15,10 @@ class Reference : public PreparedKernel {
 
   void run(const void* const* in, void* const* out, void*) const override {
     std::vector<RefTensor> inputs, outputs;
-    for (size_t i = 0; i < in_.size(); ++i) inputs.push_back(load(in_[i], in[i]));
-    for (const TensorType& type : out_) {
-      RefTensor t{type, {}, {}};
-      (t.is_float() ? t.f.resize(size_t(type.numel())) : t.i.resize(size_t(type.numel())));
-      outputs.push_back(std::move(t));
-    }
+    for (size_t i = 0; i < in_.size(); ++i) inputs.push_back(load_reference(in_[i], in[i]));
+    for (const TensorType& type : out_) outputs.push_back(empty_reference(type));
     op_.reference(params_, inputs, outputs);
-    for (size_t i = 0; i < out_.size(); ++i) store(outputs[i], out[i]);
+    for (size_t i = 0; i < out_.size(); ++i) store_reference(outputs[i], out[i]);
   }
 
  private:

@@ -58,9 +58,11 @@ using RefOut = std::span<RefTensor>;
 // ---- gradient ----
 struct SavedRef {
   bool is_output;
-  int index;
+  int index;  // kAllInputs: every input
 };
+inline constexpr int kAllInputs = -1;
 inline SavedRef input(int i) { return {false, i}; }
+inline SavedRef every_input() { return {false, kAllInputs}; }
 inline SavedRef output(int i) { return {true, i}; }
 
 // What a gradient rule may look at: the values it declared in `saves`, and every type.
