@@ -19,6 +19,9 @@ double logistic(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x)
 // Φ, the distribution function of the standard normal.
 Tensor normal_cdf(const Tensor& x) { return 0.5 * (1 + erf(x * std::numbers::sqrt2 / 2)); }
 
+// Of steps, which are constant but for jumps.
+Tensor nothing_flows(const NoParams&, const Tensor&, const Tensor&) { return {}; }
+
 }  // namespace
 
 extern const OpDef neg_op = unary(U{
@@ -43,8 +46,8 @@ extern const OpDef sign_op = unary(U{
     .name = "sign",  // NaN stays NaN
     .real = [](auto&, double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; },
     .integer = [](auto&, int64_t x) { return int64_t(x > 0) - int64_t(x < 0); },
-    .saves = none("no gradient"),
-    .gradient = no_gradient("constant but for a jump at 0"),
+    .saves = none("nothing flows back"),
+    .gradient = nothing_flows,
     .onnx = onnx_plain("Sign", 13),
 });
 
@@ -145,24 +148,24 @@ extern const OpDef erf_op = unary(U{
 extern const OpDef floor_op = unary(U{
     .name = "floor",
     .real = [](auto&, double x) { return std::floor(x); },
-    .saves = none("no gradient"),
-    .gradient = no_gradient("constant but for jumps"),
+    .saves = none("nothing flows back"),
+    .gradient = nothing_flows,
     .onnx = onnx_plain("Floor", 13),
 });
 
 extern const OpDef ceil_op = unary(U{
     .name = "ceil",
     .real = [](auto&, double x) { return std::ceil(x); },
-    .saves = none("no gradient"),
-    .gradient = no_gradient("constant but for jumps"),
+    .saves = none("nothing flows back"),
+    .gradient = nothing_flows,
     .onnx = onnx_plain("Ceil", 13),
 });
 
 extern const OpDef round_op = unary(U{
     .name = "round",
     .real = [](auto&, double x) { return std::nearbyint(x); },  // the default mode: halves to even
-    .saves = none("no gradient"),
-    .gradient = no_gradient("constant but for jumps"),
+    .saves = none("nothing flows back"),
+    .gradient = nothing_flows,
     .onnx = onnx_plain("Round", 11),
 });
 

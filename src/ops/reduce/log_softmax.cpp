@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Log-softmax along one axis: y_i = x_i − log Σ_j exp x_j, safe for large x.
+#include <cmath>
+
+#include "ops/catalog.h"
+#include "ops/helpers.h"
+
+namespace cairn {
+namespace ops {
+namespace {
+
+struct LogSoftmaxParams {
+  int64_t axis = -1;
+  static constexpr auto fields = describe(field("axis", &LogSoftmaxParams::axis));
+};
+
+}  // namespace
+
+extern const OpDef log_softmax_op = define(OpSpec<LogSoftmaxParams>{
+    .name = "log_softmax",
+    .inputs = {{"x", any_float}},
+    .outputs = {{"y"}},
+    .infer = [](auto& p, Types in) { return normalize_axis(p.axis, in[0].shape.rank()), TypeList{in[0]}; },
+    .factors =
+        [](auto& p, Types in) {
+          const int rank = in[0].shape.rank();
+          const std::string names = axis_names(rank, {normalize_axis(p.axis, rank)});
+          return names + " -> " + names;
+        },
+    .reference =
+        [](auto& p, RefIn in, RefOut out) {
+          const AxisView v(in[0].shape(), normalize_axis(p.axis, in[0].shape().rank()));
+          for (int64_t o = 0; o < v.outer; ++o)
+            for (int64_t i = 0; i < v.inner; ++i) {
+              const double* x = in[0].f.data() + o * v.length * v.inner + i;
+              double* y = out[0].f.data() + o * v.length * v.inner + i;
+              double top = -INFINITY, total = 0;
+              for (int64_t k = 0; k < v.length; ++k) top = std::fmax(top, x[k * v.inner]);
+              for (int64_t k = 0; k < v.length; ++k) total += std::exp(x[k * v.inner] - top);
+              for (int64_t k = 0; k < v.length; ++k) y[k * v.inner] = x[k * v.inner] - top - std::log(total);
+            }
+        },
+    .saves = {output(0)},
+    .gradient =
+        [](auto& p, const Saved& s, std::span<const Tensor> dy) {
+          const Tensor y = s.output(0);
+          return grads(dy[0] - exp(y) * sum(dy[0], {p.axis}, Keep::yes));
+        },
+    .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 5); },
+    .fusion = row_reduction(),
+    .onnx = OnnxMapping<LogSoftmaxParams>{"LogSoftmax", 13,
+                                       [](auto& p, Types) { return OnnxCall{{{"axis", p.axis}}, {}}; },
+                                       [](const OnnxCall& c, Types) {
+                                         return std::optional(LogSoftmaxParams{c.integer("axis", -1)});
+                                       }},
+    .samples = {{{f32({2, 3})}}, {{f32({4, 1, 7})}, {.axis = 1}}, {{f32({3, 4, 2})}, {.axis = 0}}, {{f32({0, 5})}}},
+});
+
+}  // namespace ops
+
+Tensor log_softmax(const Arg& x, int64_t axis) {
+  return apply1(ops::log_softmax_op, {x.tensor()}, ops::LogSoftmaxParams{axis}, x.site());
+}
+
+}  // namespace cairn
