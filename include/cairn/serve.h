@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serving: what a ready model offers, and the server that answers for it over HTTP (KServe/Triton v2 protocol).
+// Serving: what a ready model offers, and the server that answers for it (KServe/Triton v2, HTTP).
 #pragma once
 #include <cairn/error.h>
 
@@ -17,8 +17,24 @@
 namespace cairn::serve {
 
 // Element types of the protocol. `bytes` is a string of any length; the others are little-endian.
-enum class DataType : uint8_t { boolean, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, bytes };
-CAIRN_API std::string_view name(DataType type);  // as the protocol spells it: "BOOL", "FP32", "BYTES"
+enum class DataType : uint8_t {
+  boolean,
+  u8,
+  u16,
+  u32,
+  u64,
+  i8,
+  i16,
+  i32,
+  i64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  bytes
+};
+CAIRN_API std::string_view name(
+    DataType type);  // as the protocol spells it: "BOOL", "FP32", "BYTES"
 CAIRN_API std::optional<DataType> datatype(std::string_view name);
 CAIRN_API size_t item_size(DataType type);  // bytes of one element; 0 for `bytes`
 
@@ -76,10 +92,11 @@ class CAIRN_API Model {
   virtual ~Model() = default;
   virtual const ModelInfo& info() const noexcept = 0;  // never changes
 
-  // `inputs` are all the declared ones, in that order, checked against info(); a picture input may come
-  // as BYTES [n]. Gives all the declared outputs in order. Called from several threads at once: a
-  // model that computes on one set of threads queues the calls itself. Throws cairn::Error: `internal`,
-  // `io` and `out_of_memory` are the server's fault (500, 503), the rest the client's (400).
+  // `inputs` are all the declared ones, in that order, checked against info(); a picture input may
+  // come as BYTES [n]. Gives all the declared outputs in order. Called from several threads at
+  // once, each with thread_count() 1: good for decoding; a model hands computing to a thread of its
+  // own, which owns its compute threads. Throws cairn::Error: `internal` and `io` become 500,
+  // `out_of_memory` and `timeout` 503, `unsupported` 501, the rest 400: the client's mistake.
   virtual std::vector<Blob> infer(std::span<const Blob> inputs) = 0;
 };
 
@@ -93,31 +110,34 @@ struct ServerOptions {
   size_t max_header = 16 << 10;       // bytes
   size_t max_body = 64 << 20;         // bytes, also after decompression
   size_t max_memory = 1 << 30;        // bytes of all bodies being held
-  std::chrono::milliseconds idle_timeout{75'000};    // between requests
-  std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to its header's last
-  std::chrono::milliseconds body_timeout{20'000};    // for a body or an answer, and as much again
-  size_t min_rate = 16 << 10;                        // as this rate (bytes a second) allows
+  std::chrono::milliseconds idle_timeout{75'000};  // between requests
+  std::chrono::milliseconds header_timeout{
+      10'000};  // from a request's first byte to its header's last
+  std::chrono::milliseconds body_timeout{20'000};  // for a body or an answer, and as much again
+  size_t min_rate = 16 << 10;                      // as this rate (bytes a second) allows
 };
 
 // Serves models until stopped. All functions may be called from any thread.
-//   GET  /v2 · /v2/health/live · /v2/health/ready · /v2/models/M[/versions/V][/ready|/config] · /metrics
-//   POST /v2/models/M[/versions/V]/infer
+//   GET  /v2 · /v2/health/live · /v2/health/ready · /v2/models/M[/versions/V][/ready|/config] ·
+//   /metrics POST /v2/models/M[/versions/V]/infer
 class CAIRN_API Server {
  public:
   explicit Server(ServerOptions options = {});
   Server(const Server&) = delete;
   ~Server();  // stops at once
 
-  // Without a version in the request, the highest one answers. Throws for a bad or a second name/version.
+  // Without a version in the request, the highest one answers. Throws for a bad or a second
+  // name/version.
   void add(std::shared_ptr<Model> model);
 
   // Binds and begins to answer; throws io when the address cannot be had.
   void start();
   uint16_t port() const;
 
-  // Ready turns false, no new work is accepted, requests under way are answered within `grace`; then all
-  // is closed. Returns when that is done. A second call may shorten the grace. Not for signal
-  // handlers: wait for signals in a thread (sigwait) and call it there.
+  // Ready turns false, no new work is accepted, requests under way are answered within `grace`;
+  // then all is closed. Returns when that is done and no model is at work. A second call may
+  // shorten the grace. Not for signal handlers: wait for signals in a thread (sigwait) and call it
+  // there.
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(30));
 
   // Returns when the server has stopped.
