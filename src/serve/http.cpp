@@ -218,7 +218,7 @@ class HttpSession final : public Responder::Target,
     if (server_.stopping) return close();
     parser_.emplace();
     parser_->header_limit(uint32_t(server_.options.max_header));
-    parser_->body_limit(boost::none);  // limits are ours: they get a clear answer
+    parser_->body_limit(UINT64_MAX);  // the limit is ours and has a clear answer
     server_.waiting(this, true);
     if (buffer_.size() > 0) return read_header();  // the client did not wait for the last answer
     stream_.expires_after(server_.options.idle_timeout);

@@ -216,6 +216,7 @@ TEST_F(Serve, TheFirstBinaryTensorIsHandedOverAlignedAndWithoutACopy) {
                        fmt::format("inference-header-content-length: {}\r\n", json.size())))
                   .status,
               200);
+    ASSERT_FALSE(addresses.empty());
     EXPECT_EQ(addresses.back() % 64, 0u);
   }
 }
