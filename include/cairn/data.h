@@ -199,10 +199,10 @@ class CAIRN_API Loader {
   Iterator begin() { return Iterator(this); }
   std::nullptr_t end() const { return nullptr; }
 
- private:
-  friend class Dataset;
-  struct Impl;
+  struct Impl;  // data/loader.h
   explicit Loader(std::unique_ptr<Impl> impl);
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 
