@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product [..., m, k] × [..., k, n] → [..., m, n]; leading axes broadcast; either side may be given
 // transposed. linear(x, w, b) is x wᵀ + b.
+#include "ops/linalg/matmul.h"
+
 #include "ops/catalog.h"
 #include "ops/helpers.h"
 
 namespace cairn {
 namespace ops {
 namespace {
-
-struct MatmulParams {
-  bool transpose_a = false, transpose_b = false;
-  static constexpr auto fields =
-      describe(field("transpose_a", &MatmulParams::transpose_a), field("transpose_b", &MatmulParams::transpose_b));
-};
 
 struct Dims {
   int64_t m, k, n;
