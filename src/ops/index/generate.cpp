@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors from parameters or indices alone: full, iota, one_hot.
+#include "core/strided.h"
+#include "ops/catalog.h"
+#include "ops/helpers.h"
+
+namespace cairn {
+namespace ops {
+namespace {
+
+Shape checked(const Shape& shape) {
+  for (int64_t length : shape)
+    if (length < 0)
+      fail(ErrorCode::invalid_argument, fmt::format("parameter shape: got {}, expected lengths of 0 or more", to_string(shape)));
+  return shape;
+}
+
+std::string whole(const Shape& shape) {
+  std::vector<int> all;
+  for (int i = 0; i < shape.rank(); ++i) all.push_back(i);
+  return "-> " + axis_names(shape.rank(), all);
+}
+
+struct FullParams {
+  Shape shape;
+  double value = 0;
+  DType dtype = DType::f32;
+  static constexpr auto fields =
+      describe(field("shape", &FullParams::shape), field("value", &FullParams::value), field("dtype", &FullParams::dtype));
+};
+
+struct IotaParams {
+  Shape shape;
+  int64_t axis = 0;
+  DType dtype = DType::f32;
+  static constexpr auto fields =
+      describe(field("shape", &IotaParams::shape), field("axis", &IotaParams::axis), field("dtype", &IotaParams::dtype));
+};
+
+struct OneHotParams {
+  int64_t classes = 2;
+  DType dtype = DType::f32;
+  static constexpr auto fields = describe(field("classes", &OneHotParams::classes), field("dtype", &OneHotParams::dtype));
+};
+
+}  // namespace
+
+extern const OpDef full_op = define(OpSpec<FullParams>{
+    .name = "full",
+    .inputs = {},
+    .outputs = {{"y"}},
+    .infer = [](auto& p, Types) { return TypeList{{p.dtype, checked(p.shape)}}; },
+    .factors = [](auto& p, Types) { return whole(p.shape); },
+    .reference =
+        [](auto& p, RefIn, RefOut out) {
+          std::fill(out[0].f.begin(), out[0].f.end(), p.value);
+          std::fill(out[0].i.begin(), out[0].i.end(),
+                    p.dtype == DType::boolean ? p.value != 0 : saturate<int64_t>(p.value));
+        },
+    .saves = none("no inputs"),
+    .gradient = no_gradient("no inputs"),
+    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+    .fusion = elementwise(),
+    .onnx = no_onnx("folded into a constant"),
+    .samples = {{{}, {{2, 3}, 1.5, DType::f32}}, {{}, {{}, 7, DType::i64}}, {{}, {{0, 2}, 1, DType::f64}},
+                {{}, {{3}, 1, DType::boolean}}},
+});
+
+extern const OpDef iota_op = define(OpSpec<IotaParams>{
+    .name = "iota",
+    .inputs = {},
+    .outputs = {{"y"}},
+    .infer =
+        [](auto& p, Types) {
+          if (p.dtype == DType::boolean)
+            fail(ErrorCode::dtype_unsupported, "parameter dtype: got bool, expected a number dtype");
+          normalize_axis(p.axis, p.shape.rank());
+          return TypeList{{p.dtype, checked(p.shape)}};
+        },
+    .factors = [](auto& p, Types) { return whole(p.shape); },
+    .reference =
+        [](auto& p, RefIn, RefOut out) {
+          const AxisView v(p.shape, normalize_axis(p.axis, p.shape.rank()));
+          for (int64_t k = 0; k < out[0].numel(); ++k) {
+            const int64_t at = k / v.inner % v.length;
+            if (out[0].is_float()) out[0].f[size_t(k)] = double(at);
+            else out[0].i[size_t(k)] = at;
+          }
+        },
+    .saves = none("no inputs"),
+    .gradient = no_gradient("no inputs"),
+    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+    .fusion = elementwise(),
+    .onnx = no_onnx("folded into a constant"),
+    .samples = {{{}, {{5}, 0, DType::f32}}, {{}, {{2, 3, 4}, 1, DType::i64}}, {{}, {{3, 0}, -1, DType::i32}}},
+});
+
+// A new last axis with 1 at the index; a row of zeros for an index outside 0 … classes−1.
+extern const OpDef one_hot_op = define(OpSpec<OneHotParams>{
+    .name = "one_hot",
+    .inputs = {{"indices", any_index}},
+    .outputs = {{"y"}},
+    .infer =
+        [](auto& p, Types in) {
+          if (p.classes < 1)
+            fail(ErrorCode::invalid_argument, fmt::format("parameter classes: got {}, expected 1 or more", p.classes));
+          Shape shape = in[0].shape;
+          shape.push_back(p.classes);
+          return TypeList{{p.dtype, shape}};
+        },
+    .factors =
+        [](auto&, Types in) {
+          const std::string names = axis_names(in[0].shape.rank());
+          return names + " -> " + names + " y!";
+        },
+    .reference =
+        [](auto& p, RefIn in, RefOut out) {
+          for (int64_t k = 0; k < in[0].numel(); ++k) {
+            const int64_t index = in[0].i[size_t(k)];
+            if (index < 0 || index >= p.classes) continue;
+            if (out[0].is_float()) out[0].f[size_t(k * p.classes + index)] = 1;
+            else out[0].i[size_t(k * p.classes + index)] = 1;
+          }
+        },
+    .saves = none("no gradient"),
+    .gradient = no_gradient("integer input"),
+    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+    .fusion = opaque("adds an axis"),
+    .onnx = OnnxMapping<OneHotParams>{
+        "OneHot", 11,
+        [](auto& p, Types) {
+          Tensor values = Tensor::uninitialized({p.dtype, {2}});
+          visit_dtype(p.dtype, [&](auto tag) {
+            using T = decltype(tag);
+            values.mutable_data<T>()[0] = store_as<T>(0.0);
+            values.mutable_data<T>()[1] = store_as<T>(1.0);
+          });
+          return OnnxCall{{{"axis", int64_t(-1)}}, {{1, Tensor::scalar(double(p.classes), DType::i64)}, {2, values}}};
+        },
+        [](const OnnxCall& c, Types) -> std::optional<OneHotParams> {
+          const Tensor *depth = c.constant(1), *values = c.constant(2);
+          if (!depth || !values || c.integer("axis", -1) != -1) return std::nullopt;
+          if (values->to_doubles() != std::vector<double>{0, 1}) return std::nullopt;
+          return OneHotParams{int64_t(depth->item()), values->dtype()};
+        }},
+    .samples = {{{i64({4}, 0, 3)}, {.classes = 3}},
+                {{i32({2, 3}, -2, 6)}, {.classes = 4, .dtype = DType::f64}},
+                {{i64({}, 0, 2)}, {.classes = 2, .dtype = DType::boolean}},
+                {{i64({0, 2}, 0, 2)}, {.classes = 5}}},
+});
+
+}  // namespace ops
+
+Tensor full(const Shape& shape, double value, DType dtype) { return apply1(ops::full_op, {}, ops::FullParams{shape, value, dtype}); }
+Tensor iota(const Shape& shape, int64_t axis, DType dtype) { return apply1(ops::iota_op, {}, ops::IotaParams{shape, axis, dtype}); }
+Tensor one_hot(const Arg& indices, int64_t classes, DType dtype) {
+  return apply1(ops::one_hot_op, {indices.tensor(DType::i64)}, ops::OneHotParams{classes, dtype}, indices.site());
+}
+Tensor zeros_like(const Arg& x) { return full(x.tensor().shape(), 0, x.tensor().dtype()); }
+Tensor ones_like(const Arg& x) { return full(x.tensor().shape(), 1, x.tensor().dtype()); }
+
+}  // namespace cairn
