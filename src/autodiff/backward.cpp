@@ -59,13 +59,15 @@ class Tape::Recorder : public Interpreter {
   explicit Recorder(Interpreter& beneath) : next(beneath) {}
 
   std::vector<Tensor> apply(const OpCall& call) override {
+    bool matters = false;
+    for (const Tensor& t : call.inputs) matters = matters || watched.contains(t.id());
+    if (matters && !call.op.gradient && call.op.decompose)  // has a gradient part by part (second order)
+      return call.op.decompose(call.params, call.inputs);
     std::vector<Tensor> out;
     {
       InterpreterScope scope(next);
       out = next.apply(call);
     }
-    bool matters = false;
-    for (const Tensor& t : call.inputs) matters = matters || watched.contains(t.id());
     if (!matters) return out;
     bool any_float = false;
     for (const Tensor& t : out)

@@ -11,6 +11,7 @@
 #include "passes/eliminate_dead.h"
 #include "passes/fold_constants.h"
 #include "passes/fold_norm.h"
+#include "passes/fuse_conv.h"
 #include "passes/fuse_elementwise.h"
 #include "passes/fuse_norm_act.h"
 #include "passes/schedule.h"
@@ -25,6 +26,7 @@ constexpr Pass kPipeline[] = {
     {"fold-constants", fold_constants, "after simplify, so that no folded value is thrown away"},
     {"eliminate-common", eliminate_common, "forward and backward compute some values twice"},
     {"fold-norm", fold_norm, "inference: before fuse-conv, which wants the bias that this makes"},
+    {"fuse-conv", fuse_conv, "before fuse-elementwise would take the add and the activation"},
     {"fuse-norm-act", fuse_norm_act, "training: likewise"},
     {"fuse-elementwise", fuse_elementwise, "what is left of elementwise chains, optimiser updates among them"},
     {"eliminate-dead-again", eliminate_dead, "rewrites leave calls without readers"},
