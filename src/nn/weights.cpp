@@ -68,8 +68,10 @@ LoadReport load_weights(Group& module, const std::filesystem::path& path, const 
           fmt::format("{} (got {}, expected {})", v.name(), to_string(got), to_string(v.type())));
     }
   }
+  const bool checkpoint = file.metadata("cairn.state");  // then state of the training stands beside the weights
   for (const std::string& name : file.names())
-    if (!known.contains(name)) report.unexpected.push_back(name);
+    if (!known.contains(name) && !(checkpoint && name.find('/') != std::string::npos))
+      report.unexpected.push_back(name);
   const bool fits = report.missing.empty() && report.unexpected.empty() && report.mismatched.empty();
   if (options.strict && !fits)
     fail(ErrorCode::invalid_argument,
