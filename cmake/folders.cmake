@@ -3,8 +3,8 @@
 
 add_library(cairn_options INTERFACE)
 target_include_directories(cairn_options INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(cairn_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict
-  $<$<BOOL:${CAIRN_WERROR}>:-Werror>)
+target_compile_options(cairn_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  $<$<BOOL:${CAIRN_WERROR}>:-Werror>)
 if(CAIRN_STD_THREADS)
   target_compile_definitions(cairn_options INTERFACE CAIRN_STD_THREADS)
 endif()
