@@ -46,9 +46,17 @@ TEST(Tape, NamesTheOperatorWithoutAGradient) {
   const Tensor x = f64({1, 2});
   Tape tape;
   tape.watch(x);
-  const auto out = cairn::apply(*find_op("argmax"), std::vector{x});
-  EXPECT_EQ(out[0].item(), 1);  // integers do not flow
+  EXPECT_EQ(argmax(x).item(), 1);  // integers: nothing flows through, no error
   EXPECT_THROW(tape.gradient(x, std::vector{x}), Error);  // two elements, no seed
+  const OpDef& fused = *find_op("fused_elementwise");
+  const Params program = fused.make_params({{"program", std::string("t0 = exp(i0) -> t0")}});
+  const Tensor y = sum(apply1(fused, {x}, program));
+  try {
+    tape.gradient(y, std::vector{x});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(e.message().find("fused_elementwise has none: " + fused.no_gradient_reason), std::string::npos) << e.what();
+  }
 }
 
 TEST(Trace, ReadingATracedValueNamesTheLine) {

@@ -30,6 +30,14 @@ class Printer {
 
   std::string print(const Graph& graph) {
     std::string body;
+    std::vector<int> number(graph.values.size(), -1);  // in the order of printing, so that text is canonical
+    int next = 0;
+    const auto label = [&](const Graph& g, ValueId v) {
+      const std::string& name = g.values[size_t(v)].name;
+      if (!name.empty()) return "%" + name;
+      if (number[size_t(v)] < 0) number[size_t(v)] = next++;
+      return fmt::format("%{}", number[size_t(v)]);
+    };
     const auto typed = [&](ValueId v) { return fmt::format("{}: {}", label(graph, v), to_string(graph.type(v))); };
     for (ValueId v : graph.inputs) body += fmt::format("  input {}\n", typed(v));
     for (const auto& v : graph.variables)
@@ -60,11 +68,6 @@ class Printer {
   const std::string& before() const { return before_; }
 
  private:
-  static std::string label(const Graph& graph, ValueId v) {
-    const std::string& name = graph.values[size_t(v)].name;
-    return name.empty() ? fmt::format("%{}", v) : "%" + name;
-  }
-
   std::string params(const Params& p) {
     std::string out;
     for (const auto& [name, value] : p.values()) {
