@@ -13,6 +13,10 @@ namespace cairn::cpu {
 #include "backends/cpu/catalog.inc"
 #undef CAIRN_KERNEL
 
+// True when an operand or result has no elements; libraries differ on these, so kernels handle them apart.
+bool any_empty(const KernelRequest& request);
+// Sets all outputs to zero: what a convolution or product over nothing gives.
+std::unique_ptr<PreparedKernel> zeros(Types out);
 // memcpy on all threads; nothing when both are the same memory.
 void copy_bytes(void* to, const void* from, int64_t bytes);
 

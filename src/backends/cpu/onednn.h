@@ -61,14 +61,10 @@ class Task : public PreparedKernel {
   size_t sum_bytes_ = 0, scratch_bytes_ = 0;
 };
 
-// Outputs all zero: what a convolution or product over nothing gives.
-std::unique_ptr<PreparedKernel> zeros(Types out);
-bool any_empty(Types types);
-
 // What oneDNN said, for a Refusal.
 std::string reason(const dnnl::error& error);
 
-// A copy between layouts; null when oneDNN cannot.
+// A copy between layouts (f32, i32, 8 bits); null when oneDNN cannot.
 std::unique_ptr<PreparedKernel> reorder(const TensorType& type, const Layout& from, const Layout& to);
 
 }  // namespace cairn::cpu::onednn
