@@ -386,7 +386,7 @@ DecodeError::DecodeError(std::string kind, std::string message, std::string hint
 Picture::Picture(int width, int height, int channels)
     : width_(width), height_(height), channels_(channels) {
   CAIRN_CHECK(width > 0 && height > 0 && (channels == 1 || channels == 3), "a picture needs pixels");
-  pixels_ = std::make_unique_for_overwrite<uint8_t[]>(bytes());
+  pixels_ = std::make_unique_for_overwrite<uint8_t[]>(bytes() + kSlack);
 }
 
 Picture Picture::copy() const {

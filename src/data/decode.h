@@ -13,6 +13,7 @@ namespace cairn::data {
 // An 8-bit picture: rows top to bottom, pixels (H, W, C) without padding, C = 1 (grey) or 3 (RGB).
 class Picture {
  public:
+  static constexpr size_t kSlack = 16;  // bytes behind the last row that vector code may touch
   Picture() = default;
   Picture(int width, int height, int channels);  // pixels not initialised
   int width() const { return width_; }

@@ -9,6 +9,10 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <type_traits>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace cairn::data {
 namespace {
@@ -16,11 +20,14 @@ namespace {
 // --- resize: weights in 10.22 fixed point, so that sums are exact in 32 bits ---
 
 constexpr int kWeightBits = 22;
+// For SSE2, which multiplies 16 bits: w = high · 2^15 + low, summed apart, exact up to this many taps.
+constexpr int kLowBits = 15, kMaxSplitTaps = 256;
 
 struct Taps {
-  int count = 0;                 // weights kept for each output
+  int count = 0;                 // weights kept for each output: a multiple of 8, zeros behind those used
   std::vector<int> first, used;  // first input, and how many, for each output
   std::vector<int32_t> weights;  // [output][count]
+  std::vector<int16_t> low, high;
 };
 
 double filter_value(Filter filter, double x) {
@@ -35,7 +42,7 @@ Taps make_taps(int in, int out, Filter filter) {
   const double scale = double(in) / out, stretch = std::max(scale, 1.0);
   const double support = (filter == Filter::bilinear ? 1.0 : 2.0) * stretch;
   Taps taps;
-  taps.count = int(std::ceil(support)) * 2 + 1;
+  taps.count = (int(std::ceil(support)) * 2 + 1 + 7) / 8 * 8;
   taps.first.resize(size_t(out));
   taps.used.resize(size_t(out));
   taps.weights.assign(size_t(out) * size_t(taps.count), 0);
@@ -54,13 +61,18 @@ Taps make_taps(int in, int out, Filter filter) {
     taps.first[size_t(i)] = first;
     taps.used[size_t(i)] = used;
   }
+  for (const int32_t w : taps.weights) {
+    taps.low.push_back(int16_t(w & ((1 << kLowBits) - 1)));
+    taps.high.push_back(int16_t(w >> kLowBits));
+  }
   return taps;
 }
 
 uint8_t to_byte(int32_t sum) { return uint8_t(std::clamp(sum >> kWeightBits, 0, 255)); }
 
+// One row across: output i is the weighted sum of the pixels from first[i] on.
 template <int C>
-void resize_row(const uint8_t* in, uint8_t* out, const Taps& taps) {
+void resize_across_plain(const uint8_t* in, uint8_t* out, const Taps& taps) {
   const int32_t* w = taps.weights.data();
   for (size_t i = 0; i < taps.first.size(); ++i, w += taps.count, out += C) {
     const uint8_t* from = in + taps.first[i] * C;
@@ -70,6 +82,114 @@ void resize_row(const uint8_t* in, uint8_t* out, const Taps& taps) {
       for (int c = 0; c < C; ++c) sum[c] += from[c] * w[k];
     for (int c = 0; c < C; ++c) out[c] = to_byte(sum[c]);
   }
+}
+
+// One row down: the weighted sum of `used` whole rows. row(k) is the address of the k-th.
+template <class Row>
+void resize_down_plain(const Row& row, uint8_t* out, size_t width, const Taps& taps, size_t i) {
+  const int32_t* w = &taps.weights[i * size_t(taps.count)];
+  std::vector<int32_t> sums(width, 1 << (kWeightBits - 1));
+  for (int k = 0; k < taps.used[i]; ++k) {
+    const uint8_t* line = row(k);
+    for (size_t x = 0; x < width; ++x) sums[x] += line[x] * w[k];
+  }
+  for (size_t x = 0; x < width; ++x) out[x] = to_byte(sums[x]);
+}
+
+#ifdef __SSE2__
+// These read and write a little beyond the row's end, which Picture::kSlack allows.
+static_assert(Picture::kSlack >= 16);
+
+__m128i load(const void* at) { return _mm_loadu_si128(static_cast<const __m128i*>(at)); }
+__m128i load_half(const void* at) { return _mm_loadl_epi64(static_cast<const __m128i*>(at)); }
+__m128i total(__m128i low, __m128i high) {
+  return _mm_add_epi32(_mm_slli_epi32(high, kLowBits), low);
+}
+
+void resize_across(const uint8_t* in, uint8_t* out, const Taps& taps, std::integral_constant<int, 1>) {
+  const __m128i zero = _mm_setzero_si128();
+  const int16_t *l = taps.low.data(), *h = taps.high.data();
+  for (size_t i = 0; i < taps.first.size(); ++i, l += taps.count, h += taps.count) {
+    const uint8_t* from = in + taps.first[i];
+    __m128i low = zero, high = zero;
+    for (int k = 0; k < taps.used[i]; k += 8) {  // eight neighbours at once
+      const __m128i p = _mm_unpacklo_epi8(load_half(from + k), zero);
+      low = _mm_add_epi32(low, _mm_madd_epi16(p, load(l + k)));
+      high = _mm_add_epi32(high, _mm_madd_epi16(p, load(h + k)));
+    }
+    __m128i sum = total(low, high);
+    sum = _mm_add_epi32(sum, _mm_srli_si128(sum, 8));
+    sum = _mm_add_epi32(sum, _mm_srli_si128(sum, 4));
+    out[i] = to_byte(_mm_cvtsi128_si32(sum) + (1 << (kWeightBits - 1)));
+  }
+}
+
+void resize_across(const uint8_t* in, uint8_t* out, const Taps& taps, std::integral_constant<int, 3>) {
+  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (kWeightBits - 1));
+  const int16_t *l = taps.low.data(), *h = taps.high.data();
+  const auto pair = [](const int16_t* at) {
+    int32_t both;
+    std::memcpy(&both, at, 4);
+    return _mm_set1_epi32(both);
+  };
+  for (size_t i = 0; i < taps.first.size(); ++i, l += taps.count, h += taps.count, out += 3) {
+    const uint8_t* from = in + taps.first[i] * 3;
+    __m128i low = half, high = zero;
+    for (int k = 0; k < taps.used[i]; k += 2, from += 6) {  // two neighbours: r r g g b b
+      const __m128i p = load_half(from);
+      const __m128i both = _mm_unpacklo_epi8(_mm_unpacklo_epi8(p, _mm_srli_si128(p, 3)), zero);
+      low = _mm_add_epi32(low, _mm_madd_epi16(both, pair(l + k)));
+      high = _mm_add_epi32(high, _mm_madd_epi16(both, pair(h + k)));
+    }
+    const __m128i sum = _mm_srai_epi32(total(low, high), kWeightBits);
+    const int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(sum, sum), zero));
+    std::memcpy(out, &bytes, 4);  // the fourth byte is overwritten next
+  }
+}
+
+template <class Row>
+void resize_down(const Row& row, uint8_t* out, size_t width, const Taps& taps, size_t i) {
+  const __m128i zero = _mm_setzero_si128(), half = _mm_set1_epi32(1 << (kWeightBits - 1));
+  const size_t at = i * size_t(taps.count);
+  const int used = taps.used[i];
+  for (size_t x = 0; x < width; x += 16) {
+    __m128i low[4] = {half, half, half, half}, high[4] = {zero, zero, zero, zero};
+    for (int k = 0; k < used; k += 2) {  // two rows at once
+      const __m128i a = load(row(k) + x), b = load(row(k + 1 < used ? k + 1 : k) + x);
+      int32_t l, h;
+      std::memcpy(&l, &taps.low[at + size_t(k)], 4);
+      std::memcpy(&h, &taps.high[at + size_t(k)], 4);
+      const __m128i wl = _mm_set1_epi32(l), wh = _mm_set1_epi32(h);
+      const __m128i left = _mm_unpacklo_epi8(a, b), right = _mm_unpackhi_epi8(a, b);
+      const __m128i p[4] = {_mm_unpacklo_epi8(left, zero), _mm_unpackhi_epi8(left, zero),
+                            _mm_unpacklo_epi8(right, zero), _mm_unpackhi_epi8(right, zero)};
+      for (int q = 0; q < 4; ++q) {
+        low[q] = _mm_add_epi32(low[q], _mm_madd_epi16(p[q], wl));
+        high[q] = _mm_add_epi32(high[q], _mm_madd_epi16(p[q], wh));
+      }
+    }
+    __m128i sum[4];
+    for (int q = 0; q < 4; ++q) sum[q] = _mm_srai_epi32(total(low[q], high[q]), kWeightBits);
+    const __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(sum[0], sum[1]), _mm_packs_epi32(sum[2], sum[3]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + x), bytes);
+  }
+}
+#endif
+
+template <int C>
+void across(const uint8_t* in, uint8_t* out, const Taps& taps) {
+#ifdef __SSE2__
+  if (taps.count <= kMaxSplitTaps) return resize_across(in, out, taps, std::integral_constant<int, C>());
+#endif
+  resize_across_plain<C>(in, out, taps);
+}
+
+template <class Row>
+void down(const Row& row, uint8_t* out, size_t width, const Taps& taps, size_t i) {
+#ifdef __SSE2__
+  if (taps.count <= kMaxSplitTaps) return resize_down(row, out, width, taps, i);
+#endif
+  resize_down_plain(row, out, width, taps, i);
 }
 
 // --- reading and printing recipes ---
@@ -368,34 +488,23 @@ Picture resize(const Picture& in, Box from, Size to, Filter filter) {
   CAIRN_CHECK(from.x >= 0 && from.y >= 0 && from.width > 0 && from.height > 0 &&
                   from.x + from.width <= in.width() && from.y + from.height <= in.height(), "resize box");
   const int c = in.channels();
-  const bool across = to.width != from.width, down = to.height != from.height;
-  if (!across && !down) return crop(in, from);
-  const size_t row = size_t(to.width) * size_t(c);
-  const Taps vertical = down ? make_taps(from.height, to.height, filter) : Taps{};
+  const bool wider = to.width != from.width, taller = to.height != from.height;
+  if (!wider && !taller) return crop(in, from);
+  const auto line = [&](int y) { return in.row(from.y + y) + size_t(from.x) * size_t(c); };
   Picture middle;  // (from.height, to.width); not made when the width stays
-  if (across) {
-    const Taps horizontal = make_taps(from.width, to.width, filter);
+  if (wider) {
+    const Taps taps = make_taps(from.width, to.width, filter);
     middle = Picture(to.width, from.height, c);
-    for (int y = 0; y < from.height; ++y) {
-      const uint8_t* line = in.row(from.y + y) + size_t(from.x) * size_t(c);
-      c == 1 ? resize_row<1>(line, middle.row(y), horizontal) : resize_row<3>(line, middle.row(y), horizontal);
-    }
-    if (!down) return middle;
+    for (int y = 0; y < from.height; ++y)
+      c == 1 ? across<1>(line(y), middle.row(y), taps) : across<3>(line(y), middle.row(y), taps);
+    if (!taller) return middle;
   }
-  const auto source = [&](int y) {
-    return across ? middle.row(y) : in.row(from.y + y) + size_t(from.x) * size_t(c);
-  };
+  const Taps taps = make_taps(from.height, to.height, filter);
   Picture out(to.width, to.height, c);
-  std::vector<int32_t> sums(row);
   for (int y = 0; y < to.height; ++y) {
-    std::fill(sums.begin(), sums.end(), 1 << (kWeightBits - 1));
-    for (int k = 0; k < vertical.used[size_t(y)]; ++k) {
-      const int32_t w = vertical.weights[size_t(y) * size_t(vertical.count) + size_t(k)];
-      const uint8_t* line = source(vertical.first[size_t(y)] + k);
-      for (size_t i = 0; i < row; ++i) sums[i] += line[i] * w;
-    }
-    uint8_t* line = out.row(y);
-    for (size_t i = 0; i < row; ++i) line[i] = to_byte(sums[i]);
+    const int first = taps.first[size_t(y)];
+    const auto row = [&](int k) { return wider ? middle.row(first + k) : line(first + k); };
+    down(row, out.row(y), out.stride(), taps, size_t(y));
   }
   return out;
 }

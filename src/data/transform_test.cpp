@@ -42,7 +42,7 @@ std::vector<double> by_formula(const Picture& p, Size to, Filter filter) {
 
 TEST(Resize, FollowsTheFormulaUpToItsRounding) {
   for (auto [from, to] : {std::pair{Size{21, 17}, Size{8, 5}}, {Size{9, 9}, Size{20, 31}}, {Size{16, 6}, Size{16, 9}},
-                          {Size{12, 20}, Size{30, 20}}, {Size{1, 1}, Size{5, 4}}, {Size{1, 40}, Size{7, 3}}, {Size{30, 30}, Size{1, 1}}})
+                          {Size{12, 20}, Size{30, 20}}, {Size{1, 1}, Size{5, 4}}, {Size{1, 40}, Size{7, 3}}, {Size{30, 30}, Size{1, 1}}, {Size{700, 3}, Size{2, 2}}})
     for (int channels : {1, 3})
       for (Filter filter : {Filter::bilinear, Filter::bicubic}) {
         const Picture p = sample(from.width, from.height, channels, 3);
