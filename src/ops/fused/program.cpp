@@ -48,6 +48,7 @@ class Parser {
     }
     c.params = c.op->make_params(values);
     expect("(");
+    if (accept(")")) return c;
     do c.args.push_back(operand(index));
     while (accept(","));
     expect(")");

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch normalisation, alone and joined with residual and activation. Bound by memory: statistics take one pass over
+// x, applying them another, the gradient two; a block of channels goes through both passes before the next, so that
+// the second finds much of it in the cache. Sums are in double, plane by plane in a fixed order: the bits depend
+// neither on the number of threads nor on joining.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/nn/batch_norm.cpp"
+#include "hwy/foreach_target.h"
+// foreach_target.h must come first
+#include "backends/cpu/backend.h"
+#include "backends/cpu/planes.h"
+#include "base/parallel.h"
+#include "hwy/highway.h"
+#include "ops/catalog.h"
+#include "ops/fused/norm_act.h"
+#include "ops/nn/norm.h"
+
+#ifndef CAIRN_CPU_BATCH_NORM_ONCE
+#define CAIRN_CPU_BATCH_NORM_ONCE
+namespace cairn::cpu {
+namespace {
+
+// Planes are walked sixteen elements at a time: what belongs to a channel is repeated to fill sixteen lanes.
+constexpr int kLanes = 16;
+using Lanes = std::array<float, kLanes>;
+using Sums = std::array<double, kLanes>;
+
+struct Gradient {  // dx = dy_scale dy + (x_scale (x − mean) + shift)
+  Lanes mean, dy_scale, x_scale, shift;
+};
+struct Forward {  // y = (x − mean) scale + shift
+  Lanes mean, scale, shift;
+};
+
+}  // namespace
+}  // namespace cairn::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace cairn::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using F = hn::CappedTag<float, kLanes>;
+using D = hn::CappedTag<double, kLanes>;
+using H = hn::Rebind<float, D>;  // as many floats as a vector of doubles holds
+constexpr size_t kF = hn::MaxLanes(F()), kD = hn::MaxLanes(D());
+
+// The last, incomplete lanes of a plane, laid out with zeros.
+struct Rest {
+  HWY_ALIGN float lanes[kLanes] = {};
+  Rest(const float* from, int64_t count) {
+    if (from) std::memcpy(lanes, from, size_t(count) * sizeof(float));
+  }
+};
+
+// Σ (x − pivot) and Σ (x − pivot)² of every lane. The pivot is any value of the channel: it keeps the squares small
+// where the mean is far from zero.
+HWY_INLINE void AddSums(const float* x, const hn::Vec<D>* pivot, hn::Vec<D>* sum, hn::Vec<D>* square) {
+  const H h;
+  const D d;
+  HWY_UNROLL(8)
+  for (size_t k = 0; k < kLanes / kD; ++k) {
+    const auto v = hn::Sub(hn::PromoteTo(d, hn::LoadU(h, x + k * kD)), pivot[k]);
+    sum[k] = hn::Add(sum[k], v);
+    square[k] = hn::MulAdd(v, v, square[k]);
+  }
+}
+void PlaneSums(const float* x, const Lanes& pivot, int64_t count, Sums& sums, Sums& squares) {
+  const D d;
+  const H h;
+  hn::Vec<D> sum[kLanes / kD], square[kLanes / kD], center[kLanes / kD];
+  for (size_t k = 0; k < kLanes / kD; ++k) {
+    sum[k] = square[k] = hn::Zero(d);
+    center[k] = hn::PromoteTo(d, hn::LoadU(h, &pivot[k * kD]));
+  }
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) AddSums(x + i, center, sum, square);
+  if (i < count) {
+    Rest rest(x + i, count - i);
+    std::copy(pivot.begin() + (count - i), pivot.end(), rest.lanes + (count - i));  // adds nothing
+    AddSums(rest.lanes, center, sum, square);
+  }
+  for (size_t k = 0; k < kLanes / kD; ++k) {
+    hn::StoreU(sum[k], d, &sums[k * kD]);
+    hn::StoreU(square[k], d, &squares[k * kD]);
+  }
+}
+
+// Σ dy and Σ dy (x − mean) of every lane, where dy counts only if y > 0 when there is a mask.
+template <bool masked>
+HWY_INLINE void AddGradSums(const float* dy, const float* y, const float* x, const hn::Vec<D>* mean, hn::Vec<D>* sum,
+                            hn::Vec<D>* product) {
+  const H h;
+  const D d;
+  HWY_UNROLL(8)
+  for (size_t k = 0; k < kLanes / kD; ++k) {
+    auto g = hn::LoadU(h, dy + k * kD);
+    if constexpr (masked) g = hn::IfThenElseZero(hn::Gt(hn::LoadU(h, y + k * kD), hn::Zero(h)), g);
+    const auto wide = hn::PromoteTo(d, g);
+    sum[k] = hn::Add(sum[k], wide);
+    product[k] = hn::MulAdd(wide, hn::Sub(hn::PromoteTo(d, hn::LoadU(h, x + k * kD)), mean[k]), product[k]);
+  }
+}
+template <bool masked>
+void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count, Sums& sums,
+              Sums& products) {
+  const H h;
+  const D d;
+  hn::Vec<D> sum[kLanes / kD], product[kLanes / kD], center[kLanes / kD];
+  for (size_t k = 0; k < kLanes / kD; ++k) {
+    sum[k] = product[k] = hn::Zero(d);
+    center[k] = hn::PromoteTo(d, hn::LoadU(h, &mean[k * kD]));
+  }
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) AddGradSums<masked>(dy + i, masked ? y + i : y, x + i, center, sum, product);
+  if (i < count) {
+    const int64_t n = count - i;
+    AddGradSums<masked>(Rest(dy + i, n).lanes, Rest(masked ? y + i : nullptr, n).lanes, Rest(x + i, n).lanes, center, sum,
+                        product);
+  }
+  for (size_t k = 0; k < kLanes / kD; ++k) {
+    hn::StoreU(sum[k], d, &sums[k * kD]);
+    hn::StoreU(product[k], d, &products[k * kD]);
+  }
+}
+void PlaneGradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count, Sums& sums,
+                   Sums& products) {
+  y ? GradSums<true>(dy, y, x, mean, count, sums, products) : GradSums<false>(dy, y, x, mean, count, sums, products);
+}
+
+template <bool residual, bool relu>
+void ApplyForward(const float* x, const float* r, float* y, const Forward& f, int64_t count) {
+  const F d;
+  hn::Vec<F> mean[kLanes / kF], scale[kLanes / kF], shift[kLanes / kF];
+  for (size_t k = 0; k < kLanes / kF; ++k) {
+    mean[k] = hn::LoadU(d, &f.mean[k * kF]);
+    scale[k] = hn::LoadU(d, &f.scale[k * kF]);
+    shift[k] = hn::LoadU(d, &f.shift[k * kF]);
+  }
+  const auto step = [&](const float* from, const float* more, float* to) HWY_ATTR {
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < kLanes / kF; ++k) {
+      auto v = hn::MulAdd(hn::Sub(hn::LoadU(d, from + k * kF), mean[k]), scale[k], shift[k]);
+      if constexpr (residual) v = hn::Add(v, hn::LoadU(d, more + k * kF));
+      if constexpr (relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+      hn::StoreU(v, d, to + k * kF);
+    }
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) step(x + i, residual ? r + i : r, y + i);
+  if (i < count) {
+    Rest rest(x + i, count - i), more(residual ? r + i : nullptr, count - i);
+    step(rest.lanes, more.lanes, rest.lanes);
+    std::memcpy(y + i, rest.lanes, size_t(count - i) * sizeof(float));
+  }
+}
+void PlaneForward(const float* x, const float* residual, bool relu, float* y, const Forward& f, int64_t count) {
+  if (residual) relu ? ApplyForward<true, true>(x, residual, y, f, count) : ApplyForward<true, false>(x, residual, y, f, count);
+  else relu ? ApplyForward<false, true>(x, residual, y, f, count) : ApplyForward<false, false>(x, residual, y, f, count);
+}
+
+template <bool masked, bool residual>
+void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, float* dr, const Gradient& g, int64_t count) {
+  const F d;
+  hn::Vec<F> mean[kLanes / kF], dy_scale[kLanes / kF], x_scale[kLanes / kF], shift[kLanes / kF];
+  for (size_t k = 0; k < kLanes / kF; ++k) {
+    mean[k] = hn::LoadU(d, &g.mean[k * kF]);
+    dy_scale[k] = hn::LoadU(d, &g.dy_scale[k * kF]);
+    x_scale[k] = hn::LoadU(d, &g.x_scale[k * kF]);
+    shift[k] = hn::LoadU(d, &g.shift[k * kF]);
+  }
+  const auto step = [&](const float* dy_at, const float* y_at, const float* x_at, float* dx_at, float* dr_at) HWY_ATTR {
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < kLanes / kF; ++k) {
+      auto v = hn::LoadU(d, dy_at + k * kF);
+      if constexpr (masked) v = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y_at + k * kF), hn::Zero(d)), v);
+      const auto rest = hn::MulAdd(x_scale[k], hn::Sub(hn::LoadU(d, x_at + k * kF), mean[k]), shift[k]);
+      hn::StoreU(hn::MulAdd(dy_scale[k], v, rest), d, dx_at + k * kF);
+      if constexpr (residual) hn::StoreU(v, d, dr_at + k * kF);
+    }
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    step(dy + i, masked ? y + i : y, x + i, dx + i, residual ? dr + i : dr);
+  if (i < count) {
+    const int64_t n = count - i;
+    Rest a(dy + i, n), b(masked ? y + i : nullptr, n), c(x + i, n);
+    step(a.lanes, b.lanes, c.lanes, c.lanes, b.lanes);
+    std::memcpy(dx + i, c.lanes, size_t(n) * sizeof(float));
+    if constexpr (residual) std::memcpy(dr + i, b.lanes, size_t(n) * sizeof(float));
+  }
+}
+void PlaneGradient(const float* dy, const float* y, const float* x, float* dx, float* dr, const Gradient& g, int64_t count) {
+  if (y) dr ? ApplyGradient<true, true>(dy, y, x, dx, dr, g, count) : ApplyGradient<true, false>(dy, y, x, dx, dr, g, count);
+  else dr ? ApplyGradient<false, true>(dy, y, x, dx, dr, g, count) : ApplyGradient<false, false>(dy, y, x, dx, dr, g, count);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace cairn::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cairn::cpu {
+namespace {
+
+HWY_EXPORT(PlaneSums);
+HWY_EXPORT(PlaneGradSums);
+HWY_EXPORT(PlaneForward);
+HWY_EXPORT(PlaneGradient);
+
+// Sums of one plane, a channel of its block each.
+struct Partial {
+  Sums first, second;
+};
+
+// Folds the lanes of every picture's plane of block b into channels, in order.
+void fold(const Planes& p, const Partial* partials, double* first, double* second) {
+  std::fill_n(first, p.block, 0.0);
+  std::fill_n(second, p.block, 0.0);
+  for (int64_t i = 0; i < p.n; ++i)
+    for (int lane = 0; lane < kLanes; ++lane) {
+      first[lane % p.block] += partials[i].first[size_t(lane)];
+      second[lane % p.block] += partials[i].second[size_t(lane)];
+    }
+}
+
+// Runs gather(picture, block) over all planes, then finish(block) once a block, then apply(picture, block).
+// Where there are enough blocks each thread takes whole blocks; the last pictures, still in the cache, first.
+template <class Gather, class Finish, class Apply>
+void over_blocks(const Planes& p, int threads, Gather&& gather, Finish&& finish, Apply&& apply) {
+  if (p.blocks % threads == 0 || p.blocks >= 4 * threads) {
+    parallel_for(p.blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) {
+        for (int64_t i = 0; i < p.n; ++i) gather(i, b);
+        finish(b);
+        for (int64_t i = p.n - 1; i >= 0; --i) apply(i, b);
+      }
+    });
+    return;
+  }
+  parallel_for(p.n * p.blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) gather(k / p.blocks, k % p.blocks);
+  });
+  for (int64_t b = 0; b < p.blocks; ++b) finish(b);
+  parallel_for(p.n * p.blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) apply(k / p.blocks, k % p.blocks);
+  });
+}
+
+struct Problem {
+  Planes planes;
+  double epsilon;
+  bool relu, residual;
+  int threads;
+  double count() const { return double(std::max<int64_t>(1, planes.n * planes.pixels)); }
+  int64_t channel(int64_t b, int lane) const { return b * planes.block + lane % planes.block; }
+  // Partials come first in the workspace, picture by picture for each block, then one Constants a block.
+  Partial* partials(void* workspace) const { return static_cast<Partial*>(workspace); }
+  template <class Constants>
+  Constants* constants(void* workspace) const {
+    return reinterpret_cast<Constants*>(partials(workspace) + planes.n * planes.blocks);
+  }
+  template <class Constants>
+  size_t workspace_bytes() const {
+    return size_t(planes.n * planes.blocks) * sizeof(Partial) + size_t(planes.blocks) * sizeof(Constants);
+  }
+};
+
+Problem problem(const KernelRequest& r, size_t x, const Layout& layout) {
+  const bool act = &r.op == &ops::batch_norm_act_train_op || &r.op == &ops::batch_norm_act_grad_op;
+  Problem p{*Planes::of(r.in[x].shape, layout), 0, false, false, std::max(1, r.threads)};
+  if (act) {
+    const auto& params = r.params.as<ops::NormActParams>();
+    p.epsilon = params.epsilon;
+    p.relu = params.activation == "relu";
+    p.residual = params.residual;
+  } else {
+    p.epsilon = r.params.as<ops::NormParams>().epsilon;
+  }
+  return p;
+}
+
+// Lane by lane for block b; padding channels get zeros, and so stay zero.
+Forward forward_of(const Problem& p, int64_t b, const float* gamma, const float* beta, auto&& mean_of, auto&& variance_of) {
+  Forward f{};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int64_t c = p.channel(b, lane);
+    if (c >= p.planes.channels) continue;
+    const double mean = mean_of(c), scale = gamma[c] / std::sqrt(variance_of(c) + p.epsilon);
+    f.mean[size_t(lane)] = float(mean);
+    f.scale[size_t(lane)] = float(scale);
+    f.shift[size_t(lane)] = float(beta[c] - (mean - double(float(mean))) * scale);  // what rounding the mean left
+  }
+  return f;
+}
+
+class Train : public PreparedKernel {
+ public:
+  explicit Train(const Problem& p) : p_(p) {}
+  void run(const void* const* in, void* const* out, void* workspace) const override {
+    const auto *x = static_cast<const float*>(in[0]), *gamma = static_cast<const float*>(in[1]),
+               *beta = static_cast<const float*>(in[2]), *residual = p_.residual ? static_cast<const float*>(in[3]) : nullptr;
+    auto *y = static_cast<float*>(out[0]), *mean = static_cast<float*>(out[1]), *variance = static_cast<float*>(out[2]);
+    const Planes& planes = p_.planes;
+    Partial* partials = p_.partials(workspace);
+    auto* constants = p_.constants<Forward>(workspace);
+    over_blocks(
+        planes, p_.threads,
+        [&](int64_t i, int64_t b) {
+          Partial& part = partials[b * planes.n + i];
+          HWY_DYNAMIC_DISPATCH(PlaneSums)(x + planes.at(i, b), pivot(x, b), planes.plane(), part.first, part.second);
+        },
+        [&](int64_t b) {
+          double sum[kLanes], square[kLanes];
+          fold(planes, partials + b * planes.n, sum, square);
+          const Lanes from = pivot(x, b);
+          for (int k = 0; k < planes.block; ++k) {
+            sum[k] /= p_.count();
+            square[k] = std::max(0.0, square[k] / p_.count() - sum[k] * sum[k]);
+            sum[k] += from[size_t(k)];
+            if (const int64_t c = b * planes.block + k; c < planes.channels)
+              mean[c] = float(sum[k]), variance[c] = float(square[k]);
+          }
+          constants[b] = forward_of(
+              p_, b, gamma, beta, [&](int64_t c) { return sum[c % planes.block]; },
+              [&](int64_t c) { return square[c % planes.block]; });
+        },
+        [&](int64_t i, int64_t b) {
+          const int64_t at = planes.at(i, b);
+          HWY_DYNAMIC_DISPATCH(PlaneForward)(x + at, residual ? residual + at : nullptr, p_.relu, y + at, constants[b],
+                                             planes.plane());
+        });
+  }
+
+ private:
+  // The first value of every channel of block b.
+  Lanes pivot(const float* x, int64_t b) const {
+    Lanes lanes{};
+    for (int lane = 0; lane < kLanes && p_.planes.n * p_.planes.plane() > 0; ++lane)
+      lanes[size_t(lane)] = x[p_.planes.at(0, b) + lane % p_.planes.block];
+    return lanes;
+  }
+  Problem p_;
+};
+
+class Infer : public PreparedKernel {
+ public:
+  explicit Infer(const Problem& p) : p_(p) {}
+  void run(const void* const* in, void* const* out, void* workspace) const override {
+    const auto at = [&](size_t k) { return static_cast<const float*>(in[k]); };
+    const Planes& planes = p_.planes;
+    auto* constants = static_cast<Forward*>(workspace);
+    for (int64_t b = 0; b < planes.blocks; ++b)
+      constants[b] = forward_of(
+          p_, b, at(1), at(2), [&](int64_t c) { return double(at(3)[c]); }, [&](int64_t c) { return double(at(4)[c]); });
+    parallel_for(planes.n * planes.blocks, 1 + (1 << 14) / std::max<int64_t>(1, planes.plane()), [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k)
+        HWY_DYNAMIC_DISPATCH(PlaneForward)(at(0) + k * planes.plane(), nullptr, false,
+                                           static_cast<float*>(out[0]) + k * planes.plane(), constants[k % planes.blocks],
+                                           planes.plane());
+    });
+  }
+
+ private:
+  Problem p_;
+};
+
+class Grad : public PreparedKernel {
+ public:
+  Grad(const Problem& p, bool joined) : p_(p), joined_(joined) {}
+  void run(const void* const* in, void* const* out, void* workspace) const override {
+    const auto at = [&](size_t k) { return static_cast<const float*>(in[k]); };
+    const size_t first = joined_ ? 2 : 1;
+    const float *dy = at(0), *y = p_.relu ? at(1) : nullptr, *x = at(first), *gamma = at(first + 1), *mean = at(first + 2),
+                *variance = at(first + 3);
+    auto *dx = static_cast<float*>(out[0]), *dgamma = static_cast<float*>(out[1]), *dbeta = static_cast<float*>(out[2]),
+         *dr = p_.residual ? static_cast<float*>(out[3]) : nullptr;
+    const Planes& planes = p_.planes;
+    Partial* partials = p_.partials(workspace);
+    auto* constants = p_.constants<Gradient>(workspace);
+    for (int64_t b = 0; b < planes.blocks; ++b)
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const int64_t c = p_.channel(b, lane);
+        constants[b].mean[size_t(lane)] = c < planes.channels ? mean[c] : 0;
+      }
+    over_blocks(
+        planes, p_.threads,
+        [&](int64_t i, int64_t b) {
+          Partial& part = partials[b * planes.n + i];
+          const int64_t k = planes.at(i, b);
+          HWY_DYNAMIC_DISPATCH(PlaneGradSums)(dy + k, y ? y + k : nullptr, x + k, constants[b].mean, planes.plane(),
+                                              part.first, part.second);
+        },
+        [&](int64_t b) {
+          double sum[kLanes], product[kLanes];
+          fold(planes, partials + b * planes.n, sum, product);
+          Gradient& g = constants[b];
+          for (int lane = 0; lane < kLanes; ++lane) {
+            const auto l = size_t(lane);
+            const int64_t c = p_.channel(b, lane);
+            g.dy_scale[l] = g.x_scale[l] = g.shift[l] = 0;
+            if (c >= planes.channels) continue;
+            const int k = lane % planes.block;
+            const double inverse = 1 / std::sqrt(variance[c] + p_.epsilon), scale = gamma[c] * inverse;
+            dgamma[c] = float(product[k] * inverse);
+            dbeta[c] = float(sum[k]);
+            g.dy_scale[l] = float(scale);
+            g.x_scale[l] = float(-scale * inverse * inverse * product[k] / p_.count());
+            g.shift[l] = float(-scale * sum[k] / p_.count());
+          }
+        },
+        [&](int64_t i, int64_t b) {
+          const int64_t k = planes.at(i, b);
+          HWY_DYNAMIC_DISPATCH(PlaneGradient)(dy + k, y ? y + k : nullptr, x + k, dx + k, dr ? dr + k : nullptr,
+                                              constants[b], planes.plane());
+        });
+  }
+
+ private:
+  Problem p_;
+  bool joined_;
+};
+
+bool fits(const Shape& shape, const Layout& layout) {
+  const auto planes = Planes::of(shape, layout);
+  return planes && kLanes % planes->block == 0;
+}
+
+// x_at: which input is x. `work`: what the workspace holds, given the problem.
+OfferResult offer_planes(const KernelRequest& r, size_t x_at, size_t (*work)(const Problem&),
+                         std::vector<std::pair<int, int>> in_place) {
+  if (std::string why = unless_f32(r); !why.empty()) return Refusal{std::move(why)};
+  const Shape& shape = r.in[x_at].shape;
+  const Layout layout = common_layout(r, shape, [&](const Layout& l) { return fits(shape, l); });
+  KernelOffer offer = offer_layout(r, shape, layout);
+  offer.workspace_bytes = work(problem(r, x_at, layout));
+  offer.in_place = std::move(in_place);
+  return offer;
+}
+
+OfferResult offer_train(const KernelRequest& r) {
+  std::vector<std::pair<int, int>> in_place{{0, 0}};
+  if (r.in.size() == 4) in_place.push_back({3, 0});
+  return offer_planes(r, 0, [](const Problem& p) { return p.workspace_bytes<Forward>(); }, std::move(in_place));
+}
+OfferResult offer_infer(const KernelRequest& r) {
+  return offer_planes(r, 0, [](const Problem& p) { return size_t(p.planes.blocks) * sizeof(Forward); }, {{0, 0}});
+}
+size_t grad_workspace(const Problem& p) { return p.workspace_bytes<Gradient>(); }
+OfferResult offer_grad(const KernelRequest& r) { return offer_planes(r, 1, grad_workspace, {{0, 0}, {1, 0}}); }
+OfferResult offer_joined_grad(const KernelRequest& r) {
+  std::vector<std::pair<int, int>> in_place{{0, 0}, {1, 0}, {2, 0}};
+  if (r.out.size() == 4) in_place.insert(in_place.end(), {{0, 3}, {1, 3}, {2, 3}});
+  return offer_planes(r, 2, grad_workspace, std::move(in_place));
+}
+
+using Prepared = std::unique_ptr<PreparedKernel>;
+Prepared prepare_train(const KernelRequest& r, const KernelOffer& o) { return std::make_unique<Train>(problem(r, 0, o.in[0])); }
+Prepared prepare_infer(const KernelRequest& r, const KernelOffer& o) { return std::make_unique<Infer>(problem(r, 0, o.in[0])); }
+Prepared prepare_grad(const KernelRequest& r, const KernelOffer& o) {
+  return std::make_unique<Grad>(problem(r, 1, o.in[1]), false);
+}
+Prepared prepare_joined_grad(const KernelRequest& r, const KernelOffer& o) {
+  return std::make_unique<Grad>(problem(r, 2, o.in[2]), true);
+}
+
+}  // namespace
+
+extern const Kernel batch_norm_train_kernel{&ops::batch_norm_train_op, "cpu.planes", offer_train, prepare_train};
+extern const Kernel batch_norm_grad_kernel{&ops::batch_norm_grad_op, "cpu.planes", offer_grad, prepare_grad};
+extern const Kernel batch_norm_infer_kernel{&ops::batch_norm_infer_op, "cpu.planes", offer_infer, prepare_infer};
+extern const Kernel batch_norm_act_train_kernel{&ops::batch_norm_act_train_op, "cpu.planes", offer_train, prepare_train};
+extern const Kernel batch_norm_act_grad_kernel{&ops::batch_norm_act_grad_op, "cpu.planes", offer_joined_grad, prepare_joined_grad};
+
+}  // namespace cairn::cpu
+#endif
