@@ -59,8 +59,10 @@ class Tape::Recorder : public Interpreter {
   explicit Recorder(Interpreter& beneath) : next(beneath) {}
 
   std::vector<Tensor> apply(const OpCall& call) override {
-    bool matters = false;
+    bool matters = false, any_float = false;
     for (const Tensor& t : call.inputs) matters = matters || watched.contains(t.id());
+    for (const TensorType& t : call.output_types) any_float = any_float || is_float(t.dtype);
+    matters = matters && any_float;  // nothing flows through comparisons and indices
     if (matters && !call.op.gradient && call.op.decompose)  // has a gradient part by part (second order)
       return call.op.decompose(call.params, call.inputs);
     std::vector<Tensor> out;
@@ -69,10 +71,6 @@ class Tape::Recorder : public Interpreter {
       out = next.apply(call);
     }
     if (!matters) return out;
-    bool any_float = false;
-    for (const Tensor& t : out)
-      if (is_float(t.dtype())) any_float = true;
-    if (!any_float) return out;  // comparisons, indices: nothing flows through
     TapeEntry entry{&call.op, call.params, call.site, module_path(), {}, {}, {}, {}, {}};
     for (const Tensor& t : call.inputs) {
       entry.input_ids.push_back(t.id());

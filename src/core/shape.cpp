@@ -33,7 +33,7 @@ void Shape::push_back(int64_t length) { insert(rank_, length); }
 
 void Shape::insert(int axis, int64_t length) {
   if (rank_ == kMaxRank)
-    fail(ErrorCode::shape_mismatch, fmt::format("shape: more than {} axes", kMaxRank));
+    fail(ErrorCode::shape_mismatch, fmt::format("shape: got more than {0} axes, expected at most {0}", kMaxRank));
   std::copy_backward(axes_.begin() + axis, axes_.begin() + rank_, axes_.begin() + rank_ + 1);
   axes_[size_t(axis)] = length;
   ++rank_;

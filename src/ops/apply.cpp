@@ -36,7 +36,7 @@ void check_inputs(const OpDef& op, std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArgSpec& arg = spec_of(op, i);
     if (!inputs[i].defined())
-      fail(ErrorCode::invalid_argument, fmt::format("{}: input {}: got an undefined tensor", op.name, arg.name));
+      fail(ErrorCode::invalid_argument, fmt::format("{}: input {}: got an undefined tensor, expected a value", op.name, arg.name));
     if (!contains(arg.dtypes, inputs[i].dtype()))
       fail(ErrorCode::dtype_unsupported,
            fmt::format("{}: input {}: got {}, expected {}", op.name, arg.name, to_string(inputs[i].type()),

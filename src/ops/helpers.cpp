@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/helpers.h"
 
+#include <algorithm>
+
+#include "core/strided.h"
+#include "ops/reference.h"
+
 namespace cairn::ops {
 
 namespace {
@@ -74,6 +79,29 @@ Tensor unbroadcast(const Tensor& dy, const Shape& shape) {
     if (i < extra || (shape[i - extra] == 1 && dy.shape()[i] != 1)) axes.push_back(i);
   const Tensor summed = axes.empty() ? dy : sum(dy, axes, Keep::yes);
   return extra > 0 || summed.shape() != shape ? reshape(summed, shape) : summed;
+}
+
+int64_t to_integer(double value, DType dtype) {
+  return visit_dtype(dtype, [&](auto tag) -> int64_t {
+    using T = decltype(tag);
+    if constexpr (std::is_same_v<T, bool>) return value != 0;
+    else if constexpr (std::is_integral_v<T>) return saturate<T>(value);
+    else return saturate<int64_t>(value);
+  });
+}
+
+Tensor scalar_of(double value, DType dtype) {
+  RefTensor t{{dtype, {}}, {}, {}};
+  if (t.is_float()) t.f = {value};
+  else t.i = {to_integer(value, dtype)};
+  Tensor out = Tensor::uninitialized(t.type);
+  store_reference(t, out.mutable_bytes());
+  return out;
+}
+
+void fill(RefTensor& t, double value) {
+  std::fill(t.f.begin(), t.f.end(), value);
+  std::fill(t.i.begin(), t.i.end(), to_integer(value, t.type.dtype));
 }
 
 BroadcastIndex::BroadcastIndex(const Shape& in, const Shape& out)

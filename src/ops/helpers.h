@@ -30,6 +30,13 @@ Tensor unbroadcast(const Tensor& dy, const Shape& shape);
 // The ONNX mapping of an operator without parameters, whose operands are ONNX's own.
 OnnxMapping<NoParams> onnx_plain(std::string op_type, int since);
 
+// A number as an integer or bool of this dtype, by the rules of cast: truncated, clamped, NaN → 0, bool is ≠ 0.
+int64_t to_integer(double value, DType dtype);
+// A parameter as a scalar of this dtype.
+Tensor scalar_of(double value, DType dtype);
+// Every element of a reference tensor becomes the parameter.
+void fill(RefTensor& t, double value);
+
 // Index arithmetic for references: the element of `in` (dense, broadcast) that element k of `out` reads.
 class BroadcastIndex {
  public:

@@ -60,6 +60,15 @@ inline Tensor make_values(const SampleInput& sample, DType dtype, size_t operand
   return t;
 }
 
+// Does the program of a fused operator take these dtypes?
+inline bool fits(const Case& c) {
+  try {
+    return c.result_types(), true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // The sample with its inputs as `dtype` where the argument takes it; nothing when none changes, unless `always`.
 inline std::optional<Case> as_dtype(const OpDef& op, const OpDef::Sample& sample, size_t key, std::optional<DType> dtype) {
   Case c{&op, sample.params, {}};
@@ -79,7 +88,7 @@ inline std::optional<Case> as_dtype(const OpDef& op, const OpDef::Sample& sample
     }
     c.inputs.push_back(make_values(s, d, i, sample.inputs.size(), random));
   }
-  if (!changed) return std::nullopt;
+  if (!changed || (dtype && op.name == "fused_elementwise" && !fits(c))) return std::nullopt;
   return c;
 }
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cast: float → integer truncates and clamps to the range (NaN → 0), integer → integer wraps, bool is x ≠ 0.
-#include <cmath>
-
-#include "core/strided.h"
 #include "ops/catalog.h"
 #include "ops/helpers.h"
 
@@ -17,15 +14,6 @@ struct CastParams {
 
 // ONNX's numbers for element types (TensorProto.DataType), in the order of DType.
 constexpr std::array<int64_t, 10> kOnnxTypes{11, 1, 10, 16, 7, 6, 5, 3, 2, 9};
-
-int64_t to_integer(double x, DType dtype) {
-  return visit_dtype(dtype, [&](auto tag) -> int64_t {
-    using T = decltype(tag);
-    if constexpr (std::is_same_v<T, bool>) return x != 0;
-    else if constexpr (std::is_integral_v<T>) return saturate<T>(x);
-    else return 0;
-  });
-}
 
 }  // namespace
 

@@ -20,7 +20,7 @@ struct ClampParams {
 
 // A bound as a scalar of `dtype`; nothing when the bound does not bind.
 void bound(OnnxCall& call, int position, double value, DType dtype) {
-  if (!std::isinf(value)) call.constants.emplace_back(position, Tensor::scalar(value, dtype));
+  if (!std::isinf(value)) call.constants.emplace_back(position, scalar_of(value, dtype));
 }
 
 }  // namespace
@@ -40,8 +40,9 @@ extern const OpDef clamp_op = unary(Unary<ClampParams>{
     .onnx = OnnxMapping<ClampParams>{"Clip", 13,
                                      [](auto& p, Types in) {
                                        OnnxCall call;
-                                       bound(call, 1, p.low, in[0].dtype);
-                                       bound(call, 2, p.high, in[0].dtype);
+                                       const bool real = is_float(in[0].dtype);  // else rounded inwards
+                                       bound(call, 1, real ? p.low : std::ceil(p.low), in[0].dtype);
+                                       bound(call, 2, real ? p.high : std::floor(p.high), in[0].dtype);
                                        return call;
                                      },
                                      [](const OnnxCall& c, Types) {

@@ -18,8 +18,10 @@ Binary comparison(std::string name, double (*real)(double, double), int64_t (*in
           .onnx = no_onnx("set below")};
 }
 
-// ONNX orders numbers only; bools go through i32.
-OpDef ordering(Binary b, std::string onnx, int since, Tensor (*self)(const Arg&, const Arg&)) {
+using Comparison = Tensor(const Arg&, const Arg&);
+
+// ONNX orders numbers only; bools go through i32. `mirror` is the comparison with the sides swapped.
+OpDef ordering(Binary b, std::string onnx, int since, Comparison* self, Comparison* mirror) {
   b.onnx = OnnxMapping<NoParams>{std::move(onnx), since,
                                  [](auto&, Types in) {
                                    if (in[0].dtype == DType::boolean)
@@ -27,7 +29,9 @@ OpDef ordering(Binary b, std::string onnx, int since, Tensor (*self)(const Arg&,
                                    return OnnxCall{};
                                  },
                                  [](const OnnxCall&, Types) { return std::optional(NoParams{}); }};
-  b.decompose = [self](const Tensor& x, const Tensor& y) { return self(cast(x, DType::i32), cast(y, DType::i32)); };
+  b.decompose = [=](const Tensor& x, const Tensor& y) {
+    return x.dtype() == DType::boolean ? self(cast(x, DType::i32), cast(y, DType::i32)) : mirror(y, x);
+  };
   return binary(std::move(b));
 }
 
@@ -57,10 +61,11 @@ extern const OpDef not_equal_op = [] {
   b.decompose = [](auto& x, auto& y) { return logical_not(equal(x, y)); };
   return binary(std::move(b));
 }();
-extern const OpDef less_op = ordering(CAIRN_COMPARE("less", <), "Less", 13, less);
-extern const OpDef less_equal_op = ordering(CAIRN_COMPARE("less_equal", <=), "LessOrEqual", 16, less_equal);
-extern const OpDef greater_op = ordering(CAIRN_COMPARE("greater", >), "Greater", 13, greater);
-extern const OpDef greater_equal_op = ordering(CAIRN_COMPARE("greater_equal", >=), "GreaterOrEqual", 16, greater_equal);
+extern const OpDef less_op = ordering(CAIRN_COMPARE("less", <), "Less", 13, less, greater);
+extern const OpDef less_equal_op = ordering(CAIRN_COMPARE("less_equal", <=), "LessOrEqual", 16, less_equal, greater_equal);
+extern const OpDef greater_op = ordering(CAIRN_COMPARE("greater", >), "Greater", 13, greater, less);
+extern const OpDef greater_equal_op = ordering(CAIRN_COMPARE("greater_equal", >=), "GreaterOrEqual", 16, greater_equal,
+                                              less_equal);
 #undef CAIRN_COMPARE
 
 extern const OpDef logical_and_op = binary(logic("logical_and", [](int64_t a, int64_t b) { return a & b; }, "And"));

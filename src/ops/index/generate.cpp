@@ -51,12 +51,7 @@ extern const OpDef full_op = define(OpSpec<FullParams>{
     .outputs = {{"y"}},
     .infer = [](auto& p, Types) { return TypeList{{p.dtype, checked(p.shape)}}; },
     .factors = [](auto& p, Types) { return whole(p.shape); },
-    .reference =
-        [](auto& p, RefIn, RefOut out) {
-          std::fill(out[0].f.begin(), out[0].f.end(), p.value);
-          std::fill(out[0].i.begin(), out[0].i.end(),
-                    p.dtype == DType::boolean ? p.value != 0 : saturate<int64_t>(p.value));
-        },
+    .reference = [](auto& p, RefIn, RefOut out) { fill(out[0], p.value); },
     .saves = none("no inputs"),
     .gradient = no_gradient("no inputs"),
     .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },

@@ -164,7 +164,7 @@ extern const OpDef batch_norm_grad_op = define(OpSpec<NormParams>{
             out[2].f[c] = dbeta;
           });
         },
-    .saves = {input(0), input(1), input(2), input(3), input(4)},
+    .saves = none("no gradient of its own"),
     .gradient = no_gradient("differentiated through its decomposition"),
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 11); },
     .fusion = opaque("reads x and dy twice"),

@@ -149,7 +149,7 @@ extern const OpDef layer_norm_grad_op = define(OpSpec<NormParams>{
               }
           });
         },
-    .saves = {input(0), input(1), input(2)},
+    .saves = none("no gradient of its own"),
     .gradient = no_gradient("differentiated through its decomposition"),
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 16); },
     .fusion = opaque("sums over rows and over columns"),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pad with a constant: `before` and `after` elements on each axis.
-#include "core/strided.h"
 #include "ops/catalog.h"
 #include "ops/helpers.h"
 
@@ -54,9 +53,7 @@ extern const OpDef pad_op = define(OpSpec<PadParams>{
     .reference =
         [](auto& p, RefIn in, RefOut out) {
           const Shape &x = in[0].shape(), strides = dense_strides(out[0].shape());
-          std::fill(out[0].f.begin(), out[0].f.end(), p.value);
-          std::fill(out[0].i.begin(), out[0].i.end(),
-                    in[0].type.dtype == DType::boolean ? p.value != 0 : saturate<int64_t>(p.value));
+          fill(out[0], p.value);
           for (int64_t k = 0; k < in[0].numel(); ++k) {
             int64_t rest = k, at = 0;
             for (int i = x.rank() - 1; i >= 0; rest /= x[i--]) at += (rest % x[i] + p.before[size_t(i)]) * strides[i];
@@ -78,7 +75,7 @@ extern const OpDef pad_op = define(OpSpec<PadParams>{
           std::vector<int64_t> pads = p.before;
           pads.insert(pads.end(), p.after.begin(), p.after.end());
           return OnnxCall{{{"mode", std::string("constant")}},
-                          {{1, Tensor::from(pads, {int64_t(pads.size())})}, {2, Tensor::scalar(p.value, in[0].dtype)}}};
+                          {{1, Tensor::from(pads, {int64_t(pads.size())})}, {2, scalar_of(p.value, in[0].dtype)}}};
         },
         [](const OnnxCall& c, Types) -> std::optional<PadParams> {
           if (c.text("mode", "constant") != "constant" || !c.constant(1)) return std::nullopt;
