@@ -11,6 +11,13 @@
 
 namespace cairn {
 namespace ops {
+
+void wrong_label(int64_t label, int64_t record, int64_t classes) {
+  fail(ErrorCode::invalid_argument,
+       fmt::format("cross_entropy: input labels: got {} for record {}, expected 0 … {} or {} to ignore it", label, record,
+                   classes - 1, kIgnoredLabel));
+}
+
 namespace {
 
 void expect_loss_inputs(const CrossEntropyParams& p, const TensorType& logits, const TensorType& labels,
@@ -50,10 +57,7 @@ void for_each_record(const RefTensor& logits, const RefTensor& labels, Body&& bo
   parallel_for(v.outer * v.inner, 64, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const int64_t label = labels.i[size_t(k)];
-      if (label != kIgnoredLabel && (label < 0 || label >= v.length))
-        fail(ErrorCode::invalid_argument,
-             fmt::format("cross_entropy: input labels: got {} for record {}, expected 0 … {} or {} to ignore it", label, k,
-                         v.length - 1, kIgnoredLabel));
+      if (label != kIgnoredLabel && (label < 0 || label >= v.length)) wrong_label(label, k, v.length);
       body(size_t(k), Record{label, k / v.inner * v.length * v.inner + k % v.inner, label != kIgnoredLabel}, v);
     }
   });
@@ -181,7 +185,7 @@ extern const OpDef cross_entropy_grad_op = define(OpSpec<CrossEntropyParams>{
             }
           });
         },
-    .saves = {input(0), input(1), input(2), input(3), input(4)},
+    .saves = none("no gradient of its own"),
     .gradient = no_gradient("differentiated through its decomposition"),
     .cost = [](auto&, Types in, Types out) { return Cost{5 * double(in[1].numel()), traffic(in, out)}; },
     .fusion = opaque("looks its labels up"),

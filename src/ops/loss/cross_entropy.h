@@ -11,6 +11,9 @@ namespace cairn::ops {
 
 inline constexpr int64_t kIgnoredLabel = -100;  // such a record has loss 0 and no gradient
 
+// Fails for a label that is neither a class nor kIgnoredLabel.
+[[noreturn]] void wrong_label(int64_t label, int64_t record, int64_t classes);
+
 struct CrossEntropyParams {
   double smoothing = 0;  // ε: the target is 1 − ε + ε/classes for the label, ε/classes elsewhere
   static constexpr auto fields = describe(field("smoothing", &CrossEntropyParams::smoothing));

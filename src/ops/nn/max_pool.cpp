@@ -34,6 +34,11 @@ PoolSizes max_pool_sizes(const MaxPoolParams& p, const TensorType& x) {
   return z;
 }
 
+void wrong_place(int64_t place, int64_t pixels) {
+  fail(ErrorCode::invalid_argument,
+       fmt::format("max_pool_grad: input indices: got {}, expected 0 … {}", place, pixels - 1));
+}
+
 extern const OpDef max_pool_op = define(OpSpec<MaxPoolParams>{
     .name = "max_pool",
     .inputs = {{"x", any_float}},
@@ -115,9 +120,7 @@ extern const OpDef max_pool_grad_op = define(OpSpec<MaxPoolGradParams>{
             for (int64_t plane = begin; plane < end; ++plane)
               for (int64_t k = plane * windows; k < (plane + 1) * windows; ++k) {
                 const int64_t place = in[1].i[size_t(k)];
-                if (place < 0 || place >= pixels)
-                  fail(ErrorCode::invalid_argument,
-                       fmt::format("max_pool_grad: input indices: got {}, expected 0 … {}", place, pixels - 1));
+                if (place < 0 || place >= pixels) wrong_place(place, pixels);
                 out[0].f[size_t(plane * pixels + place)] += in[0].f[size_t(k)];
               }
           });

@@ -52,4 +52,7 @@ PoolSizes avg_pool_grad_sizes(const AvgPoolGradParams& p, const TensorType& dy);
 // How many positions of one axis an average over window `i` divides by; the divisor is the product of both axes.
 int64_t avg_pool_count(const WindowAxis& axis, int64_t i, bool count_padding);
 
+// Fails for an index that is no pixel of a plane.
+[[noreturn]] void wrong_place(int64_t place, int64_t pixels);
+
 }  // namespace cairn::ops

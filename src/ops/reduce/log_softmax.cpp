@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Log-softmax along one axis: y_i = x_i − log Σ_j exp x_j, safe for large x.
+#include "ops/reduce/softmax.h"
+
 #include <cmath>
 
 #include "ops/catalog.h"
@@ -7,16 +9,8 @@
 
 namespace cairn {
 namespace ops {
-namespace {
 
-struct LogSoftmaxParams {
-  int64_t axis = -1;
-  static constexpr auto fields = describe(field("axis", &LogSoftmaxParams::axis));
-};
-
-}  // namespace
-
-extern const OpDef log_softmax_op = define(OpSpec<LogSoftmaxParams>{
+extern const OpDef log_softmax_op = define(OpSpec<SoftmaxParams>{
     .name = "log_softmax",
     .inputs = {{"x", any_float}},
     .outputs = {{"y"}},
@@ -48,10 +42,10 @@ extern const OpDef log_softmax_op = define(OpSpec<LogSoftmaxParams>{
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 5); },
     .fusion = row_reduction(),
-    .onnx = OnnxMapping<LogSoftmaxParams>{"LogSoftmax", 13,
+    .onnx = OnnxMapping<SoftmaxParams>{"LogSoftmax", 13,
                                        [](auto& p, Types) { return OnnxCall{{{"axis", p.axis}}, {}}; },
                                        [](const OnnxCall& c, Types) {
-                                         return std::optional(LogSoftmaxParams{c.integer("axis", -1)});
+                                         return std::optional(SoftmaxParams{c.integer("axis", -1)});
                                        }},
     .samples = {{{f32({2, 3})}}, {{f32({4, 1, 7})}, {.axis = 1}}, {{f32({3, 4, 2})}, {.axis = 0}}, {{f32({0, 5})}}},
 });
@@ -59,7 +53,7 @@ extern const OpDef log_softmax_op = define(OpSpec<LogSoftmaxParams>{
 }  // namespace ops
 
 Tensor log_softmax(const Arg& x, int64_t axis) {
-  return apply1(ops::log_softmax_op, {x.tensor()}, ops::LogSoftmaxParams{axis}, x.site());
+  return apply1(ops::log_softmax_op, {x.tensor()}, ops::SoftmaxParams{axis}, x.site());
 }
 
 }  // namespace cairn

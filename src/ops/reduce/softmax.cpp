@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax along one axis: y_i = exp(x_i − max x) / Σ_j exp(x_j − max x).
+#include "ops/reduce/softmax.h"
+
 #include <cmath>
 
 #include "ops/catalog.h"
@@ -7,14 +9,6 @@
 
 namespace cairn {
 namespace ops {
-namespace {
-
-struct SoftmaxParams {
-  int64_t axis = -1;
-  static constexpr auto fields = describe(field("axis", &SoftmaxParams::axis));
-};
-
-}  // namespace
 
 extern const OpDef softmax_op = define(OpSpec<SoftmaxParams>{
     .name = "softmax",
