@@ -158,7 +158,7 @@ const TensorType& operand_type(const FusedProgram& program, Types in, int arg) {
   if (arg >= 0) return program.calls[size_t(arg)].type;
   if (size_t(-1 - arg) >= in.size())
     fail(ErrorCode::invalid_argument,
-         fmt::format("fused program: reads input {}, got {} inputs", -1 - arg, in.size()));
+         fmt::format("fused program: got {} inputs, expected {} or more", in.size(), -arg));
   return in[size_t(-1 - arg)];
 }
 }  // namespace
@@ -172,8 +172,9 @@ void infer_program(FusedProgram& program, Types in) {
                                                     types.size(), c.op->inputs.size()));
     for (size_t i = 0; i < types.size(); ++i)
       if (!contains(c.op->inputs[i].dtypes, types[i].dtype))
-        fail(ErrorCode::dtype_unsupported, fmt::format("fused program: {} cannot take {} as {}", c.op->name,
-                                                       cairn::to_string(types[i]), c.op->inputs[i].name));
+        fail(ErrorCode::dtype_unsupported,
+             fmt::format("fused program: {}: input {}: got {}, expected a dtype that it takes", c.op->name,
+                         c.op->inputs[i].name, cairn::to_string(types[i])));
     TypeList out = c.op->infer(c.params, types);
     CAIRN_CHECK(out.size() == 1, "an elementwise operator has one output");
     c.type = out[0];
