@@ -139,8 +139,8 @@ CAIRN_API Tensor layer_norm(const Arg& x, const Arg& weight, const Arg& bias, do
 CAIRN_API Tensor dropout(const Arg& x, double p);  // in training: zeroes with probability p, scales by 1/(1−p)
 // --- losses ---
 // logits [n, classes, ...], labels i64 [n, ...] → the loss of each record [n, ...]. `smoothing` ε: targets are
-// 1 − ε + ε/classes for the label, ε/classes elsewhere. A label outside 0 … classes−1 is an error in eager
-// mode and gives a zero loss in compiled plans; label −100 is ignored.
+// 1 − ε + ε/classes for the label, ε/classes elsewhere. A record with label −100 is ignored; any other label
+// outside 0 … classes−1 is an error when the operator runs, which names the record.
 CAIRN_API Tensor cross_entropy_each(const Arg& logits, const Arg& labels, double smoothing = 0);
 // The mean; with class_weights [classes]: Σ w[y] l / Σ w[y], as PyTorch defines it (smoothing included).
 CAIRN_API Tensor cross_entropy(const Arg& logits, const Arg& labels, double smoothing = 0,
