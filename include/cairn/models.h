@@ -13,6 +13,7 @@ struct Options {
   int64_t input_size = 32;   // LeNet and MLP alone: the side of the square picture
   uint64_t seed = 0;         // of the first values
   DType dtype = DType::f32;
+  bool draw = true;          // false: leave first values out, for weights that come from a file
 };
 
 // resnet18 resnet34 resnet50 resnet101 resnet152 mobilenet_v2 lenet mlp

@@ -51,6 +51,7 @@ CAIRN_API Tensor draw(const Distribution& from, const TensorType& type, uint64_t
 struct InitOptions {
   uint64_t seed = 0;
   DType dtype = DType::f32;
+  bool draw = true;  // false: zeros where numbers would be drawn, to save the time when a file is loaded
 };
 class CAIRN_API InitScope {
  public:
@@ -88,11 +89,10 @@ class CAIRN_API Group {
   // First values again, from a seed.
   void initialize(uint64_t seed);
 
-  // Excludes all below from training: parameters get no gradient, and norm statistics do not move.
-  // With a prefix ("layer1", "layer1.0", "fc.bias"): the modules and parameters there; throws
-  // not_found when there are none.
-  void freeze(bool on = true);
-  void freeze(std::string_view prefix, bool on = true);
+  // Excludes from training a module ("layer1", "layer1.0") with all below it, or a parameter ("fc.bias");
+  // with "", all of this: parameters get no gradient, and norm statistics do not move. throws not_found.
+  void freeze(std::string_view place = {}) { set_frozen(place, true); }
+  void unfreeze(std::string_view place = {}) { set_frozen(place, false); }
   bool frozen() const { return frozen_; }
 
  protected:
@@ -113,7 +113,7 @@ class CAIRN_API Group {
     Init init;
     bool is_state;
   };
-  void add_child(Group* child);
+  void set_frozen(std::string_view place, bool on);
   void scoped(const std::function<void()>& body, CallSite site);
   void visit(const std::function<void(Group&)>& f);
   void visit(const std::function<void(const Group&)>& f) const;

@@ -55,7 +55,7 @@ std::unique_ptr<nn::Module> make(std::string_view name, const Options& o) {
          fmt::format("model: {} with {} classes, {} input channels, width {}, input size {}: expected 1 or more of "
                      "each, and 0 < width ≤ 16",
                      name, o.classes, o.in_channels, o.width, o.input_size));
-  const nn::InitScope scope({.seed = o.seed, .dtype = o.dtype});
+  const nn::InitScope scope({.seed = o.seed, .dtype = o.dtype, .draw = o.draw});
   return entry.make(o);
 }
 

@@ -87,31 +87,33 @@ void Group::initialize(uint64_t seed) {
   });
 }
 
-void Group::freeze(bool on) {
-  visit([&](Group& g) {
-    g.frozen_ = on;
-    for (Held& h : g.held_) h.variable.set_trainable(!on && !h.is_state);
-  });
-}
-
-void Group::freeze(std::string_view prefix, bool on) {
+void Group::set_frozen(std::string_view place, bool on) {
+  const auto set = [on](Held& h) { h.variable.set_trainable(!on && !h.is_state); };
+  const std::string wanted = place.empty() ? path() : joined(path(), place);
   bool found = false;
-  const std::string wanted = joined(path(), prefix);
   visit([&](Group& g) {
-    if (g.path() == wanted) g.freeze(on), found = true;
+    if (g.path() == wanted) {
+      found = true;
+      g.visit([&](Group& inside) {
+        inside.frozen_ = on;
+        for (Held& h : inside.held_) set(h);
+      });
+    }
     for (Held& h : g.held_)
-      if (h.variable.name() == wanted) h.variable.set_trainable(!on && !h.is_state), found = true;
+      if (h.variable.name() == wanted) found = true, set(h);
   });
   if (found) return;
   std::vector<std::string> names;
   for (const Group* c : children_) names.push_back(c->name_);
-  fail(ErrorCode::not_found, fmt::format("freeze: there is no module or parameter \"{}\"", prefix),
+  fail(ErrorCode::not_found, fmt::format("freeze: there is no module or parameter \"{}\"", place),
        fmt::format("At the top there are: {}", fmt::join(names, ", ")));
 }
 
 Variable Group::hold(const std::string& name, const TensorType& type, Init init, bool is_state) {
   const std::string full = joined(path(), name);
-  Variable v(full, draw(init(type.shape), type, InitScope::current().seed, full), !is_state);
+  Distribution from = init(type.shape);
+  if (!InitScope::current().draw && from.kind != Distribution::Kind::constant) from = {};
+  Variable v(full, draw(from, type, InitScope::current().seed, full), !is_state);
   held_.push_back({v, std::move(init), is_state});
   return v;
 }

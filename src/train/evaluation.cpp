@@ -18,8 +18,10 @@ std::string Evaluation::table() const {
 
 std::string Evaluation::json() const {
   nlohmann::ordered_json out{{"count", count}, {"loss", loss}};
-  if (metrics)
-    for (auto& [key, value] : to_json(*metrics).items()) out[key] = value;
+  if (metrics) {
+    const auto all = to_json(*metrics);
+    for (auto& [key, value] : all.items()) out[key] = value;
+  }
   return out.dump();
 }
 
@@ -36,7 +38,8 @@ void Evaluation::write_plots(const std::filesystem::path& folder) const {
   }
   if (names.size() <= 1000)
     write_file(folder / "confusion.png", inspect::plot_confusion("Confusion matrix", names, metrics->confusion));
-  if (names.size() == 2 && curves.size() == 2) curves.erase(curves.begin() + (metrics->classes[0].support >= metrics->classes[1].support ? 0 : 1));
+  if (names.size() == 2 && curves.size() == 2)  // one tells all: that of the rarer class
+    curves.erase(curves.begin() + (metrics->classes[0].support >= metrics->classes[1].support ? 0 : 1));
   if (!curves.empty()) write_file(folder / "roc.png", inspect::plot_roc("ROC", curves));
 }
 
