@@ -3,6 +3,8 @@
 // (trail: a call → operator + parameters; this file is what an operator *is*)
 #include "ops/nn/conv.h"
 
+#include <algorithm>
+
 #include "base/parallel.h"
 #include "ops/catalog.h"
 #include "ops/expect.h"
@@ -96,12 +98,17 @@ void add_scaled(int64_t count, double scale, const double* __restrict from, doub
   for (int64_t i = 0; i < count; ++i) to[i] += scale * from[i];
 }
 
-// [outer, a, b] → [outer, b, a].
+// [outer, a, b] → [outer, b, a], a cache line of b at a time.
 std::vector<double> swap_inner(const std::vector<double>& from, int64_t outer, int64_t a, int64_t b) {
   std::vector<double> to(from.size());
-  for (int64_t o = 0; o < outer; ++o)
-    for (int64_t i = 0; i < a; ++i)
-      for (int64_t j = 0; j < b; ++j) to[size_t((o * b + j) * a + i)] = from[size_t((o * a + i) * b + j)];
+  const int64_t lines = (b + 7) / 8;
+  parallel_for(outer * lines, 1 + 4096 / (8 * a + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t o = line / lines, first = line % lines * 8, last = std::min(b, first + 8);
+      for (int64_t i = 0; i < a; ++i)
+        for (int64_t j = first; j < last; ++j) to[size_t((o * b + j) * a + i)] = from[size_t((o * a + i) * b + j)];
+    }
+  });
   return to;
 }
 
