@@ -14,7 +14,7 @@ namespace {
 constexpr int kMaxSlots = 128;
 constexpr int kCacheBytes = 16 << 10;    // of the L1 cache, for scratch
 constexpr int kMaxScratch = 32 << 10;
-constexpr int kLongestStrip = 2048;
+constexpr int kLongestStrip = 1024;
 constexpr int64_t kThreadElements = 32 << 10;  // of one cheap operation: less is not worth a thread
 constexpr int kAlign = 64;
 

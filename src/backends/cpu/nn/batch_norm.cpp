@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation, alone and joined with residual and activation. Bound by memory: statistics take one pass over
 // x, applying them another, the gradient two; a block of channels goes through both passes before the next, so that
-// the second finds much of it in the cache. Sums are in double, plane by plane in a fixed order: the bits depend
-// neither on the number of threads nor on joining.
+// the second finds much of it in the cache. Sums are taken in f32 over few terms, then in f64, plane by plane in a
+// fixed order: the bits depend neither on the number of threads nor on joining.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -52,83 +52,121 @@ using D = hn::CappedTag<double, kLanes>;
 using H = hn::Rebind<float, D>;  // as many floats as a vector of doubles holds
 constexpr size_t kF = hn::MaxLanes(F()), kD = hn::MaxLanes(D());
 
-// The last, incomplete lanes of a plane, laid out with zeros.
+// The last, incomplete lanes of a plane, laid out and filled up with another value.
 struct Rest {
   HWY_ALIGN float lanes[kLanes] = {};
   Rest(const float* from, int64_t count) {
     if (from) std::memcpy(lanes, from, size_t(count) * sizeof(float));
   }
+  Rest(const float* from, int64_t count, const Lanes& filling) {
+    std::memcpy(lanes, filling.data(), sizeof lanes);
+    std::memcpy(lanes, from, size_t(count) * sizeof(float));
+  }
 };
 
-// Σ (x − pivot) and Σ (x − pivot)² of every lane. The pivot is any value of the channel: it keeps the squares small
+// Two sums of every lane, kept in f32 for a few terms only and then in f64.
+class LaneSums {
+ public:
+  static constexpr int64_t kTerms = 16;  // an f32 lane takes at most
+  // step(i, first, second) adds the terms of step i to two rows of vectors.
+  template <class Step>
+  HWY_INLINE void AddBlock(int64_t steps, Step&& step) {
+    const F f;
+    hn::Vec<F> first[2][kLanes / kF], second[2][kLanes / kF];  // two of each: additions have a latency
+    for (int t = 0; t < 2; ++t)
+      for (size_t k = 0; k < kLanes / kF; ++k) first[t][k] = second[t][k] = hn::Zero(f);
+    int64_t i = 0;
+    for (; i + 2 <= steps; i += 2) {
+      step(i, first[0], second[0]);
+      step(i + 1, first[1], second[1]);
+    }
+    if (i < steps) step(i, first[0], second[0]);
+    HWY_ALIGN float sums[kLanes], squares[kLanes];
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < kLanes / kF; ++k) {
+      hn::Store(hn::Add(first[0][k], first[1][k]), f, sums + k * kF);
+      hn::Store(hn::Add(second[0][k], second[1][k]), f, squares + k * kF);
+    }
+    const H h;
+    const D d;
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < kLanes / kD; ++k) {
+      first_[k] = hn::Add(first_[k], hn::PromoteTo(d, hn::Load(h, sums + k * kD)));
+      second_[k] = hn::Add(second_[k], hn::PromoteTo(d, hn::Load(h, squares + k * kD)));
+    }
+  }
+  LaneSums() {
+    for (size_t k = 0; k < kLanes / kD; ++k) first_[k] = second_[k] = hn::Zero(D());
+  }
+  void Store(Sums& first, Sums& second) const {
+    for (size_t k = 0; k < kLanes / kD; ++k) {
+      hn::StoreU(first_[k], D(), &first[k * kD]);
+      hn::StoreU(second_[k], D(), &second[k * kD]);
+    }
+  }
+
+ private:
+  hn::Vec<D> first_[kLanes / kD], second_[kLanes / kD];
+};
+
+// Σ (x − pivot) and Σ (x − pivot)² of every lane. The pivot is any value of the channel: it keeps the terms small
 // where the mean is far from zero.
-HWY_INLINE void AddSums(const float* x, const hn::Vec<D>* pivot, hn::Vec<D>* sum, hn::Vec<D>* square) {
-  const H h;
-  const D d;
-  HWY_UNROLL(8)
-  for (size_t k = 0; k < kLanes / kD; ++k) {
-    const auto v = hn::Sub(hn::PromoteTo(d, hn::LoadU(h, x + k * kD)), pivot[k]);
-    sum[k] = hn::Add(sum[k], v);
-    square[k] = hn::MulAdd(v, v, square[k]);
-  }
-}
 void PlaneSums(const float* x, const Lanes& pivot, int64_t count, Sums& sums, Sums& squares) {
-  const D d;
-  const H h;
-  hn::Vec<D> sum[kLanes / kD], square[kLanes / kD], center[kLanes / kD];
-  for (size_t k = 0; k < kLanes / kD; ++k) {
-    sum[k] = square[k] = hn::Zero(d);
-    center[k] = hn::PromoteTo(d, hn::LoadU(h, &pivot[k * kD]));
+  const F f;
+  hn::Vec<F> center[kLanes / kF];
+  for (size_t k = 0; k < kLanes / kF; ++k) center[k] = hn::LoadU(f, &pivot[k * kF]);
+  const auto add = [&](const float* from, hn::Vec<F>* sum, hn::Vec<F>* square) HWY_ATTR {
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < kLanes / kF; ++k) {
+      const auto v = hn::Sub(hn::LoadU(f, from + k * kF), center[k]);
+      sum[k] = hn::Add(sum[k], v);
+      square[k] = hn::MulAdd(v, v, square[k]);
+    }
+  };
+  LaneSums total;
+  int64_t left = count / kLanes;
+  for (; left > 0; left -= LaneSums::kTerms) {
+    const int64_t steps = std::min(left, LaneSums::kTerms);
+    total.AddBlock(steps, [&](int64_t i, auto* sum, auto* square) HWY_ATTR { add(x + i * kLanes, sum, square); });
+    x += steps * kLanes;
   }
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) AddSums(x + i, center, sum, square);
-  if (i < count) {
-    Rest rest(x + i, count - i);
-    std::copy(pivot.begin() + (count - i), pivot.end(), rest.lanes + (count - i));  // adds nothing
-    AddSums(rest.lanes, center, sum, square);
-  }
-  for (size_t k = 0; k < kLanes / kD; ++k) {
-    hn::StoreU(sum[k], d, &sums[k * kD]);
-    hn::StoreU(square[k], d, &squares[k * kD]);
-  }
+  if (const int64_t rest = count % kLanes)
+    total.AddBlock(1, [&](int64_t, auto* sum, auto* square) HWY_ATTR { add(Rest(x, rest, pivot).lanes, sum, square); });
+  total.Store(sums, squares);
 }
 
 // Σ dy and Σ dy (x − mean) of every lane, where dy counts only if y > 0 when there is a mask.
 template <bool masked>
-HWY_INLINE void AddGradSums(const float* dy, const float* y, const float* x, const hn::Vec<D>* mean, hn::Vec<D>* sum,
-                            hn::Vec<D>* product) {
-  const H h;
-  const D d;
-  HWY_UNROLL(8)
-  for (size_t k = 0; k < kLanes / kD; ++k) {
-    auto g = hn::LoadU(h, dy + k * kD);
-    if constexpr (masked) g = hn::IfThenElseZero(hn::Gt(hn::LoadU(h, y + k * kD), hn::Zero(h)), g);
-    const auto wide = hn::PromoteTo(d, g);
-    sum[k] = hn::Add(sum[k], wide);
-    product[k] = hn::MulAdd(wide, hn::Sub(hn::PromoteTo(d, hn::LoadU(h, x + k * kD)), mean[k]), product[k]);
-  }
-}
-template <bool masked>
 void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count, Sums& sums,
               Sums& products) {
-  const H h;
-  const D d;
-  hn::Vec<D> sum[kLanes / kD], product[kLanes / kD], center[kLanes / kD];
-  for (size_t k = 0; k < kLanes / kD; ++k) {
-    sum[k] = product[k] = hn::Zero(d);
-    center[k] = hn::PromoteTo(d, hn::LoadU(h, &mean[k * kD]));
+  const F f;
+  hn::Vec<F> center[kLanes / kF];
+  for (size_t k = 0; k < kLanes / kF; ++k) center[k] = hn::LoadU(f, &mean[k * kF]);
+  const auto add = [&](const float* dy_at, const float* y_at, const float* x_at, hn::Vec<F>* sum,
+                       hn::Vec<F>* product) HWY_ATTR {
+    HWY_UNROLL(8)
+    for (size_t k = 0; k < kLanes / kF; ++k) {
+      auto g = hn::LoadU(f, dy_at + k * kF);
+      if constexpr (masked) g = hn::IfThenElseZero(hn::Gt(hn::LoadU(f, y_at + k * kF), hn::Zero(f)), g);
+      sum[k] = hn::Add(sum[k], g);
+      product[k] = hn::MulAdd(g, hn::Sub(hn::LoadU(f, x_at + k * kF), center[k]), product[k]);
+    }
+  };
+  LaneSums total;
+  int64_t at = 0;
+  for (int64_t left = count / kLanes; left > 0; left -= LaneSums::kTerms) {
+    const int64_t steps = std::min(left, LaneSums::kTerms);
+    total.AddBlock(steps, [&](int64_t i, auto* sum, auto* product) HWY_ATTR {
+      const int64_t k = at + i * kLanes;
+      add(dy + k, masked ? y + k : y, x + k, sum, product);
+    });
+    at += steps * kLanes;
   }
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) AddGradSums<masked>(dy + i, masked ? y + i : y, x + i, center, sum, product);
-  if (i < count) {
-    const int64_t n = count - i;
-    AddGradSums<masked>(Rest(dy + i, n).lanes, Rest(masked ? y + i : nullptr, n).lanes, Rest(x + i, n).lanes, center, sum,
-                        product);
-  }
-  for (size_t k = 0; k < kLanes / kD; ++k) {
-    hn::StoreU(sum[k], d, &sums[k * kD]);
-    hn::StoreU(product[k], d, &products[k * kD]);
-  }
+  if (const int64_t rest = count % kLanes)
+    total.AddBlock(1, [&](int64_t, auto* sum, auto* product) HWY_ATTR {
+      add(Rest(dy + at, rest).lanes, Rest(masked ? y + at : nullptr, rest).lanes, Rest(x + at, rest).lanes, sum, product);
+    });
+  total.Store(sums, products);
 }
 void PlaneGradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count, Sums& sums,
                    Sums& products) {
@@ -221,15 +259,21 @@ struct Partial {
   Sums first, second;
 };
 
-// Folds the lanes of every picture's plane of block b into channels, in order.
+// Adds the planes of every picture of one block, in order, and folds the lanes into channels.
 void fold(const Planes& p, const Partial* partials, double* first, double* second) {
-  std::fill_n(first, p.block, 0.0);
-  std::fill_n(second, p.block, 0.0);
+  Sums a{}, b{};
   for (int64_t i = 0; i < p.n; ++i)
-    for (int lane = 0; lane < kLanes; ++lane) {
-      first[lane % p.block] += partials[i].first[size_t(lane)];
-      second[lane % p.block] += partials[i].second[size_t(lane)];
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      a[lane] += partials[i].first[lane];
+      b[lane] += partials[i].second[lane];
     }
+  for (int k = 0; k < p.block; ++k) {
+    first[k] = second[k] = 0;
+    for (int lane = k; lane < kLanes; lane += p.block) {
+      first[k] += a[size_t(lane)];
+      second[k] += b[size_t(lane)];
+    }
+  }
 }
 
 // Runs gather(picture, block) over all planes, then finish(block) once a block, then apply(picture, block).
@@ -261,7 +305,10 @@ struct Problem {
   bool relu, residual;
   int threads;
   double count() const { return double(std::max<int64_t>(1, planes.n * planes.pixels)); }
-  int64_t channel(int64_t b, int lane) const { return b * planes.block + lane % planes.block; }
+  // Puts what belongs to channel k of a block into its lanes.
+  void repeat(int k, Lanes& lanes, float value) const {
+    for (int lane = k; lane < kLanes; lane += planes.block) lanes[size_t(lane)] = value;
+  }
   // Partials come first in the workspace, picture by picture for each block, then one Constants a block.
   Partial* partials(void* workspace) const { return static_cast<Partial*>(workspace); }
   template <class Constants>
@@ -288,16 +335,17 @@ Problem problem(const KernelRequest& r, size_t x, const Layout& layout) {
   return p;
 }
 
-// Lane by lane for block b; padding channels get zeros, and so stay zero.
+// The constants of block b; padding channels get zeros, and so stay zero.
 Forward forward_of(const Problem& p, int64_t b, const float* gamma, const float* beta, auto&& mean_of, auto&& variance_of) {
   Forward f{};
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int64_t c = p.channel(b, lane);
-    if (c >= p.planes.channels) continue;
+  for (int k = 0; k < p.planes.block; ++k) {
+    const int64_t c = b * p.planes.block + k;
+    if (c >= p.planes.channels) break;
     const double mean = mean_of(c), scale = gamma[c] / std::sqrt(variance_of(c) + p.epsilon);
-    f.mean[size_t(lane)] = float(mean);
-    f.scale[size_t(lane)] = float(scale);
-    f.shift[size_t(lane)] = float(beta[c] - (mean - double(float(mean))) * scale);  // what rounding the mean left
+    const double rounding = mean - double(float(mean));
+    p.repeat(k, f.mean, float(mean));
+    p.repeat(k, f.scale, float(scale));
+    p.repeat(k, f.shift, float(beta[c] - rounding * scale));
   }
   return f;
 }
@@ -312,20 +360,20 @@ class Train : public PreparedKernel {
     const Planes& planes = p_.planes;
     Partial* partials = p_.partials(workspace);
     auto* constants = p_.constants<Forward>(workspace);
+    for (int64_t b = 0; b < planes.blocks; ++b) constants[b].mean = pivot(x, b);
     over_blocks(
         planes, p_.threads,
         [&](int64_t i, int64_t b) {
           Partial& part = partials[b * planes.n + i];
-          HWY_DYNAMIC_DISPATCH(PlaneSums)(x + planes.at(i, b), pivot(x, b), planes.plane(), part.first, part.second);
+          HWY_DYNAMIC_DISPATCH(PlaneSums)(x + planes.at(i, b), constants[b].mean, planes.plane(), part.first, part.second);
         },
         [&](int64_t b) {
           double sum[kLanes], square[kLanes];
           fold(planes, partials + b * planes.n, sum, square);
-          const Lanes from = pivot(x, b);
           for (int k = 0; k < planes.block; ++k) {
             sum[k] /= p_.count();
             square[k] = std::max(0.0, square[k] / p_.count() - sum[k] * sum[k]);
-            sum[k] += from[size_t(k)];
+            sum[k] += constants[b].mean[size_t(k)];
             if (const int64_t c = b * planes.block + k; c < planes.channels)
               mean[c] = float(sum[k]), variance[c] = float(square[k]);
           }
@@ -344,8 +392,8 @@ class Train : public PreparedKernel {
   // The first value of every channel of block b.
   Lanes pivot(const float* x, int64_t b) const {
     Lanes lanes{};
-    for (int lane = 0; lane < kLanes && p_.planes.n * p_.planes.plane() > 0; ++lane)
-      lanes[size_t(lane)] = x[p_.planes.at(0, b) + lane % p_.planes.block];
+    for (int k = 0; k < p_.planes.block && p_.planes.n * p_.planes.plane() > 0; ++k)
+      p_.repeat(k, lanes, x[p_.planes.at(0, b) + k]);
     return lanes;
   }
   Problem p_;
@@ -386,11 +434,11 @@ class Grad : public PreparedKernel {
     const Planes& planes = p_.planes;
     Partial* partials = p_.partials(workspace);
     auto* constants = p_.constants<Gradient>(workspace);
-    for (int64_t b = 0; b < planes.blocks; ++b)
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const int64_t c = p_.channel(b, lane);
-        constants[b].mean[size_t(lane)] = c < planes.channels ? mean[c] : 0;
-      }
+    for (int64_t b = 0; b < planes.blocks; ++b) {
+      constants[b] = {};
+      for (int k = 0; k < planes.block; ++k)
+        if (const int64_t c = b * planes.block + k; c < planes.channels) p_.repeat(k, constants[b].mean, mean[c]);
+    }
     over_blocks(
         planes, p_.threads,
         [&](int64_t i, int64_t b) {
@@ -403,18 +451,15 @@ class Grad : public PreparedKernel {
           double sum[kLanes], product[kLanes];
           fold(planes, partials + b * planes.n, sum, product);
           Gradient& g = constants[b];
-          for (int lane = 0; lane < kLanes; ++lane) {
-            const auto l = size_t(lane);
-            const int64_t c = p_.channel(b, lane);
-            g.dy_scale[l] = g.x_scale[l] = g.shift[l] = 0;
-            if (c >= planes.channels) continue;
-            const int k = lane % planes.block;
+          for (int k = 0; k < planes.block; ++k) {
+            const int64_t c = b * planes.block + k;
+            if (c >= planes.channels) break;
             const double inverse = 1 / std::sqrt(variance[c] + p_.epsilon), scale = gamma[c] * inverse;
             dgamma[c] = float(product[k] * inverse);
             dbeta[c] = float(sum[k]);
-            g.dy_scale[l] = float(scale);
-            g.x_scale[l] = float(-scale * inverse * inverse * product[k] / p_.count());
-            g.shift[l] = float(-scale * sum[k] / p_.count());
+            p_.repeat(k, g.dy_scale, float(scale));
+            p_.repeat(k, g.x_scale, float(-scale * inverse * inverse * product[k] / p_.count()));
+            p_.repeat(k, g.shift, float(-scale * sum[k] / p_.count()));
           }
         },
         [&](int64_t i, int64_t b) {
