@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution: y[n,k] = bias[k] + Σ_c x[n,c] ∗ weight[k,c], and the two operators that are its gradients.
-// (trail: a call → operator + parameters; this file is what an operator *is*)
+// Every fact about an operator stands in its one definition. (trail: a call → operator + parameters)
 #include "ops/nn/conv.h"
 
 #include <algorithm>

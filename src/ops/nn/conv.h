@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and sizes of the three convolution operators, for kernels and passes.
+// A call → operator + parameters: what a convolution is, for kernels and passes. (trail: a call → operator + parameters)
 //
 //   conv(x, weight[, bias]) → y            x [n, c, h, w], weight [k, c/groups, r, s], bias [k], y [n, k, y, x]
 //   conv_grad_input(dy, weight) → dx       (ONNX ConvTranspose)
