@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -217,6 +218,7 @@ struct SplitOptions {
 struct CheckOptions {
   int workers = -1;      // as in BatchOptions
   bool duplicates = true;  // also tell of equal files in different parts or classes
+  std::function<void(int64_t done)> progress = {};  // from any worker; what it throws ends the check
 };
 
 struct Split;
@@ -240,7 +242,8 @@ class CAIRN_API Dataset {
   Dataset map(Transform transform) const;            // replaces the transform
   const Transform& transform() const { return transform_; }
   Loader batch(int64_t size, const BatchOptions& options = {}) const;  // throws on an empty set
-  // Decodes every picture once and keeps the usable ones; throws when there is none.
+  // Decodes every picture once and keeps the usable ones; throws when there is none. Before split(),
+  // so that the report counts each item once.
   Checked check(const CheckOptions& options = {}) const;
   uint64_t fingerprint() const;        // changes with any key, label, class name or their order
 

@@ -90,6 +90,7 @@ Checked Dataset::check(const CheckOptions& options) const {
   const auto& all = records();
   const Limits& limits = this->limits();
   std::vector<Outcome> outcomes(all.size());
+  std::atomic<int64_t> done{0};
   for_each_on_workers(size(), worker_count(options.workers), [&](int64_t i) {
     const Record& record = all[size_t(i)];
     Outcome& o = outcomes[size_t(i)];
@@ -101,6 +102,7 @@ Checked Dataset::check(const CheckOptions& options) const {
     } catch (const Error& e) {
       o.failure = failure_of(record, e);
     }
+    if (options.progress) options.progress(++done);
   });
   Checked out;
   out.report = listing();

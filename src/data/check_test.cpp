@@ -69,6 +69,17 @@ TEST(Check, ReportsTheSameWhateverTheWorkers) {
   EXPECT_EQ(d.check({.workers = 2}).report.json(), one);
 }
 
+TEST(Check, TellsItsProgressAndCanBeEnded) {
+  TempFolder f;
+  fill(f);
+  const Dataset d = image_folder(f.path());
+  std::atomic<int64_t> calls{0}, sum{0};
+  d.check({.progress = [&](int64_t done) { ++calls, sum += done; }});
+  EXPECT_EQ(calls, d.size());
+  EXPECT_EQ(sum, d.size() * (d.size() + 1) / 2);
+  EXPECT_THROW(d.check({.progress = [](int64_t) { fail(ErrorCode::cancelled, "enough"); }}), Error);
+}
+
 TEST(Check, JsonAddsUpAndEscapesOddNames) {
   TempFolder f;
   fill(f);

@@ -148,6 +148,7 @@ class JpegReader {
     };
     run(lines);
     if (damage_[0]) fail_damaged();
+    if (scans && ended_) check_scans_complete();
     // The picture is whole; what is wrong behind it costs no pixel.
     if (!trap_.run([&] {
           if (jpeg_.buffered_image) jpeg_finish_output(&jpeg_);
@@ -155,7 +156,7 @@ class JpegReader {
         }))
       out.notes.push_back({"warning", trap_.message});
     if (ended_) {
-      check_scans_complete();
+      if (jpeg_.arith_code) fail_incomplete();  // its decoder cannot tell that bits are missing
       out.notes.push_back({"no_end", "the end marker is missing; every pixel is there"});
     }
     if (extraneous_[0]) out.notes.push_back({"extraneous", extraneous_});
@@ -231,11 +232,14 @@ class JpegReader {
 
   // Without an end marker a progressive file may lack whole scans, which libjpeg would not mind.
   void check_scans_complete() {
-    bool complete = !jpeg_.arith_code;
-    if (jpeg_.buffered_image)
-      for (int c = 0; complete && c < jpeg_.num_components; ++c)
-        for (int k = 0; complete && jpeg_.coef_bits && k < DCTSIZE2; ++k) complete = jpeg_.coef_bits[c][k] == 0;
-    if (!complete) refuse("truncated", fmt::format("the JPEG ends after {} bytes, before its last scan", bytes_.size()));
+    if (!jpeg_.coef_bits) return;  // not progressive: absorb_scans() saw every component
+    for (int c = 0; c < jpeg_.num_components; ++c)
+      for (int k = 0; k < DCTSIZE2; ++k)
+        if (jpeg_.coef_bits[c][k] != 0) fail_incomplete();
+  }
+
+  [[noreturn]] void fail_incomplete() {
+    refuse("truncated", fmt::format("the JPEG ends after {} bytes, before its last scan", bytes_.size()));
   }
 
   [[noreturn]] void fail_damaged() {
