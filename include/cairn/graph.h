@@ -61,6 +61,7 @@ class CAIRN_API Compiled {
   ~Compiled();
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs);
   PlanStats stats() const;  // of the plan that ran last
+  std::string explain() const;
 
  private:
   struct Impl;

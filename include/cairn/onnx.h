@@ -47,8 +47,9 @@ class CAIRN_API Model {
   // ports, unsupported naming the node when an operator is not known.
   GraphPtr graph(const std::vector<TensorType>& input_types) const;
 
+  struct State;  // convert/onnx_read.cpp
+
  private:
-  struct State;
   std::shared_ptr<const State> state_;
 };
 

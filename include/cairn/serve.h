@@ -100,6 +100,16 @@ class CAIRN_API Model {
   virtual std::vector<Blob> infer(std::span<const Blob> inputs) = 0;
 };
 
+struct EngineOptions {
+  int threads = 0;         // compute threads; 0: every usable core
+  int64_t max_batch = 32;  // rows computed at once; longer requests are cut
+  std::string version = "1";
+};
+// A model.onnx made ready: compiled for this machine. When its metadata tell how pictures become inputs, its
+// picture input takes encoded JPEG and PNG bytes too. throws as onnx::Model::read does.
+CAIRN_API std::shared_ptr<Model> load_onnx(const std::string& name, const std::string& path,
+                                           const EngineOptions& options = {});
+
 struct ServerOptions {
   std::string address = "127.0.0.1";  // "0.0.0.0" or "::" to be reached from other machines
   uint16_t port = 8000;               // 0: any free port; Server::port() tells which

@@ -85,6 +85,7 @@ class CAIRN_API Step {
   const StepCounters& counters() const;
   void set_counters(const StepCounters& counters);
   PlanStats stats() const;  // of the plan that ran last; zeros in eager mode
+  std::string explain() const;  // its steps, one a line
 
   // Runs a batch eagerly and without effect, with the random numbers of an iteration (−1: the last one),
   // and tells the first value that is not finite: operator, module, line, and which row. Empty: none.

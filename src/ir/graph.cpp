@@ -126,6 +126,12 @@ void compact(Graph& graph) {
   for (auto& a : graph.assigns) a.variable = moved[size_t(a.variable)];
 }
 
+void freeze_variables(Graph& graph) {
+  CAIRN_CHECK(graph.assigns.empty(), "a graph that assigns variables cannot be frozen");
+  for (const auto& v : graph.variables) graph.constants.push_back({v.value, v.variable.value().dense()});
+  graph.variables.clear();
+}
+
 void sort_nodes(Graph& graph) {
   const auto made = producers(graph);
   const auto used = uses(graph);

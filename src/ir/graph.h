@@ -74,6 +74,8 @@ void replace_values(Graph& graph, std::vector<ValueId> to);
 // Drops nodes marked by a null op, and constants and variables that nothing reads (variables that are
 // assigned stay). Value ids do not change.
 void compact(Graph& graph);
+// Makes constants of the values that variables have now, for deployment. Variables must not be assigned.
+void freeze_variables(Graph& graph);
 // Puts nodes behind what they read, keeping the order where it is free. `internal` when there is a circle.
 void sort_nodes(Graph& graph);
 

@@ -510,4 +510,6 @@ std::vector<Tensor> Compiled::operator()(const std::vector<Tensor>& inputs) {
 
 PlanStats Compiled::stats() const { return impl_->plans.empty() ? PlanStats{} : impl_->plans.front().plan.stats(); }
 
+std::string Compiled::explain() const { return impl_->plans.empty() ? "" : impl_->plans.front().plan.explain(); }
+
 }  // namespace cairn

@@ -53,8 +53,8 @@ struct Step::Impl {
   }
 
   struct Backward {
-    Tensor loss, output, finite;
-    std::vector<Tensor> gradients;  // unscaled
+    Tensor loss, output, applied;   // applied: whether the step counts
+    std::vector<Tensor> gradients;  // of the loss itself
   };
 
   Backward forward_backward(const Tensor& x, const Tensor& y, NonfiniteFinder* finder = nullptr) {
@@ -64,8 +64,11 @@ struct Step::Impl {
     out.loss = loss(out.output, !loss.classifies && is_float(y.dtype()) ? as(y, dtype) : y);
     if (out.loss.numel() != 1)
       fail(ErrorCode::shape_mismatch, "train: the loss is " + to_string(out.loss.type()) + ", expected one element");
+    // Before the backward pass, so that each weight can be updated as soon as its gradient is there.
+    out.applied = all_finite(out.loss);
     if (finder) finder->phase("backward");
     out.gradients = tape.gradient(scaler.scale(out.loss), optimizer.parameters());
+    if (scaler.on()) out.applied = logical_and(out.applied, scaler.unscale(out.gradients));
     return out;
   }
 
@@ -81,8 +84,7 @@ struct Step::Impl {
       InterpreterScope scope(deferred);
       b = forward_backward(in[kX], in[kY]);
     }
-    Tensor applied = all_finite(b.loss);
-    if (scaler.on()) applied = logical_and(applied, scaler.unscale(b.gradients));
+    const Tensor& applied = b.applied;
     deferred.commit(applied);
 
     std::vector<Tensor> out{as(b.loss, DType::f64), applied, b.output};
@@ -188,6 +190,7 @@ std::vector<Variable> Step::averages() const {
 const StepCounters& Step::counters() const { return impl_->counters; }
 void Step::set_counters(const StepCounters& counters) { impl_->counters = counters; }
 PlanStats Step::stats() const { return impl_->last ? impl_->last->stats() : PlanStats{}; }
+std::string Step::explain() const { return impl_->last ? impl_->last->explain() : std::string(); }
 
 std::string Step::find_nonfinite(const Tensor& x, const Tensor& y, int64_t iteration) const {
   const EagerScope options(impl_->options.compile);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/session.h"
+
+#include <cairn/onnx.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+
+#include "ops/context.h"
+
+namespace cairn::cli {
+
+std::unique_ptr<nn::Module> make_model(const train::Recipe& r) {
+  return models::make(r.text("model.name"), {.classes = r.integer("model.classes"),
+                                             .in_channels = r.integer("model.channels"),
+                                             .width = r.number("model.width"),
+                                             .small_input = r.flag("model.small_input"),
+                                             .input_size = r.integer("model.input_size"),
+                                             .seed = uint64_t(r.integer("model.seed"))});
+}
+
+std::unique_ptr<nn::Module> load_run(const train::RunFiles& run) {
+  auto net = make_model(run.recipe);
+  const auto report = nn::load_weights(*net, run.weights, {.strict = false});
+  if (!report.missing.empty() || !report.mismatched.empty())
+    fail(ErrorCode::parse, "run: " + run.weights.string() + " does not fit the recipe beside it: " + report.summary());
+  return net;
+}
+
+data::Split open_split(const data::Dataset& all, const train::Recipe& r) {
+  return all.split({.train = r.number("data.split"), .seed = uint64_t(r.integer("data.split_seed"))});
+}
+
+void export_onnx(nn::Module& net, const train::ModelInfo& info, const std::filesystem::path& path) {
+  TrainingScope evaluation(false);
+  Shape shape = info.input_shape;
+  shape.insert(0, 1);
+  onnx::write(
+      path,
+      [&](const std::vector<Tensor>& in) {
+        const Tensor logits = net(in[0]);
+        return std::vector{softmax(logits), logits};
+      },
+      {{DType::f32, shape}}, {"image"}, {"probabilities", "logits"},
+      {.task = "classify", .transform = info.transform, .labels = info.classes});
+}
+
+namespace {
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string duration(double seconds) {
+  const auto s = int64_t(seconds + 0.5);
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+}  // namespace
+
+ProgressBar::ProgressBar() : terminal_(::isatty(STDERR_FILENO)) {}
+ProgressBar::~ProgressBar() {
+  if (open_) std::cerr << "\n";
+}
+
+void ProgressBar::operator()(const train::Progress& p) {
+  const bool done = p.batch == p.batches;
+  const bool changed = p.epoch != last_epoch_ || p.phase != last_phase_;
+  const double interval = terminal_ ? 0.1 : 10;
+  if (!done && !changed && now() - last_ < interval) return;
+  if (!terminal_ && !done && changed) {  // a line for the beginning of each phase says nothing yet
+    last_epoch_ = p.epoch, last_phase_ = p.phase, last_ = now();
+    return;
+  }
+  last_epoch_ = p.epoch, last_phase_ = p.phase, last_ = now();
+  const bool training = p.phase == train::Progress::Phase::train;
+  std::string text = training ? fmt::format("epoch {}/{}", p.epoch + 1, p.epochs) : std::string("evaluating");
+  if (terminal_) {
+    constexpr int kWidth = 24;
+    const int filled = p.batches ? int(kWidth * p.batch / p.batches) : kWidth;
+    std::string bar;
+    for (int i = 0; i < kWidth; ++i) bar += i < filled ? "━" : "╌";
+    text += " " + bar;
+  }
+  text += fmt::format(" {}/{}", p.batch, p.batches);
+  if (p.pictures_per_second > 0) text += fmt::format("  {:.1f} pictures/s", p.pictures_per_second);
+  text += fmt::format("  loss {:.4f}", p.loss);
+  if (p.accuracy >= 0) text += fmt::format("  accuracy {:.1f} %", 100 * p.accuracy);
+  if (training && p.eta_seconds > 0) text += "  ETA " + duration(p.eta_seconds);
+  if (!terminal_) {
+    std::cerr << text << "\n";
+  } else {
+    std::cerr << "\r" << text << "\x1b[K" << (done ? "\n" : "") << std::flush;
+    open_ = !done;
+  }
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn train: pictures in folders → a trained, evaluated, exported model in a run directory.
+#include <cairn/train.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace cairn::cli {
+namespace {
+
+struct Options {
+  std::string data, model = "resnet18", out, resume, weights, transform, mode = "graph";
+  std::string optimizer = "sgd:momentum=0.9,nesterov=true,weight_decay=0.0005", schedule = "cosine:warmup=1";
+  std::string loss_scale = "none", color = "auto", class_weights = "none";
+  std::vector<std::string> freeze;
+  double lr = 0, width = 1, split = 0.75, smoothing = 0, ema = 0;
+  int64_t epochs = 20, imgsz = 224, batch = 32, steps = 0, seed = 0, split_seed = 1, accumulate = 1, patience = 0;
+  int threads = 0, workers = -1;
+  bool deterministic = false, json = false, small_input = false, fail_on_bad = false, find_nonfinite = false, no_check = false;
+};
+
+// Flips and turns suit pictures without an up; colour jitter stays mild.
+std::string default_transform(const std::string& color, int64_t size) {
+  return fmt::format("{},resize={},hflip,vflip,affine=5:0.03:0.95-1.05,jitter=0.15:0.15:{},normalize=0.5:0.25", color,
+                     size, color == "grey" ? "0" : "0.1");
+}
+
+struct Data {
+  data::Dataset all;
+  data::Split split;
+  std::string report;
+};
+
+Data open_data(const train::Recipe& r, const Options& o, bool* grey) {
+  const std::string path = r.text("data.path");
+  Data d{data::open(path), {}, {}};
+  if (!o.no_check) {
+    std::cerr << fmt::format("checking {} pictures in {}\n", d.all.size(), path);
+    auto checked = d.all.check();
+    d.report = checked.report.json();
+    std::cerr << checked.report.summary() << "\n";
+    d.all = std::move(checked.usable);
+    if (grey) *grey = checked.grey;
+  }
+  d.split = open_split(d.all, r);
+  return d;
+}
+
+train::Recipe new_recipe(const Options& o) {
+  train::Recipe r;
+  r.set("data.path", std::filesystem::absolute(o.data).string());
+  r.set("data.split", o.split);
+  r.set("data.split_seed", o.split_seed);
+  return r;
+}
+
+void describe_model(train::Recipe& r, const Options& o, const Data& d, const std::string& color) {
+  r.set_list("data.classes", d.all.classes());
+  r.set("data.transform", data::Transform(o.transform.empty() ? default_transform(color, o.imgsz) : o.transform).recipe());
+  r.set("model.name", o.model);
+  r.set("model.classes", int64_t(d.all.classes().size()));
+  r.set("model.channels", int64_t(data::Transform(r.text("data.transform")).channels()));
+  r.set("model.width", o.width);
+  r.set("model.small_input", o.small_input);
+  r.set("model.input_size", o.imgsz);
+  r.set("model.seed", o.seed);
+  r.set("model.weights", o.weights);
+  r.set_list("model.freeze", o.freeze);
+}
+
+void write_metrics(const std::filesystem::path& run, const train::Evaluation& result) {
+  write_file(run / "metrics.json", result.json() + "\n");
+}
+
+void run(Options o) {
+  const int threads = apply_threads(o.threads);
+  const bool resume = !o.resume.empty();
+  train::Recipe recipe;
+  if (resume) {
+    o.out = o.resume;
+    recipe = train::Recipe::read(std::filesystem::path(o.out) / "recipe.yaml");
+    o.optimizer = recipe.text("train.optimizer");
+    o.schedule = recipe.text("train.schedule");
+    o.loss_scale = recipe.text("train.loss_scale");
+    o.epochs = recipe.integer("train.epochs");
+    o.batch = recipe.integer("train.batch");
+    o.accumulate = recipe.integer("train.accumulate");
+    o.ema = recipe.number("train.ema");
+    o.patience = recipe.integer("train.patience");
+    o.seed = recipe.integer("train.seed");
+    o.mode = recipe.text("train.mode");
+    o.deterministic = recipe.flag("train.deterministic");
+    o.weights = recipe.text("model.weights");
+    o.freeze = recipe.list("model.freeze");
+    o.no_check = recipe.flag("data.unchecked");
+  } else {
+    if (o.data.empty()) fail(ErrorCode::invalid_argument, "train: no data", "Give --data FOLDER, or --resume RUN");
+    if (o.out.empty()) fail(ErrorCode::invalid_argument, "train: nowhere to write", "Give --out, e.g. --out runs/cells");
+    recipe = new_recipe(o);
+    recipe.set("data.unchecked", o.no_check);
+  }
+  bool grey = false;
+  Data d = open_data(recipe, o, &grey);
+  if (!resume) describe_model(recipe, o, d, o.color == "auto" ? (grey ? "grey" : "rgb") : o.color);
+  if (recipe.list("data.classes") != d.all.classes())
+    fail(ErrorCode::invalid_argument, "train: the data's classes are not those of the run",
+         "Resume with the data as it was");
+  if (d.all.classes().size() < 2)
+    fail(ErrorCode::invalid_argument, fmt::format("train: {} has {} class, expected at least 2", recipe.text("data.path"),
+                                                  d.all.classes().size()),
+         "Put the pictures of each class into a folder of its own");
+  std::cerr << fmt::format("{} pictures to train on, {} to test on, {} classes\n", d.split.train.size(),
+                           d.split.test.size(), d.all.classes().size());
+
+  auto net = make_model(recipe);
+  if (!o.weights.empty() && !resume)
+    std::cerr << nn::load_weights(*net, o.weights, {.reset = {models::head(recipe.text("model.name"))}}).summary() << "\n";
+  for (const std::string& prefix : o.freeze) net->freeze(prefix);
+
+  loss::CrossEntropyOptions loss_options{.smoothing = o.smoothing};
+  if (o.class_weights == "balanced") {
+    const auto counts = d.split.train.class_counts();
+    for (int64_t c : counts)
+      loss_options.class_weights.push_back(double(d.split.train.size()) / (double(counts.size()) * double(std::max<int64_t>(c, 1))));
+  }
+  const loss::Loss loss = resume ? loss::parse(recipe.text("train.loss")) : loss::cross_entropy(loss_options);
+  optim::Config optimizer = optim::parse(o.optimizer);
+  if (!resume && o.lr > 0) optimizer.options.lr = o.lr;
+  if (!resume && o.lr <= 0 && o.optimizer.find("lr=") == std::string::npos)
+    optimizer.options.lr = optimizer.method == "sgd" ? 0.05 * double(o.batch * o.accumulate) / 32 : *optimizer.options.lr;
+  optimizer.options.decay_all = false;
+
+  const data::Transform transform(recipe.text("data.transform"));
+  data::BatchOptions loading{.shuffle = true, .seed = uint64_t(o.seed), .workers = o.workers, .fail_on_bad_picture = o.fail_on_bad};
+  data::Loader train_loader = d.split.train.map(transform).batch(o.batch, loading);
+  loading.shuffle = false;
+  data::Loader test_loader = d.split.test.map(transform.eval()).batch(std::max<int64_t>(o.batch, 64), loading);
+
+  train::Trainer trainer(*net, loss, optimizer);
+  train::FitOptions fit;
+  fit.epochs = o.epochs;
+  fit.steps = o.steps;
+  fit.mode = o.mode == "eager" ? Mode::eager : Mode::graph;
+  fit.seed = uint64_t(o.seed);
+  fit.schedule = optim::parse_schedule(o.schedule);
+  fit.accumulate = o.accumulate;
+  fit.ema = o.ema;
+  fit.loss_scale = train::parse_loss_scale(o.loss_scale);
+  fit.deterministic = o.deterministic;
+  fit.threads = o.deterministic ? 0 : threads;
+  fit.validation = test_loader;
+  fit.patience = o.patience;
+  fit.find_nonfinite = o.find_nonfinite;
+  fit.out = o.out;
+  fit.resume = resume;
+  fit.recipe = recipe;
+  fit.data_report = d.report;
+  fit.cancel = &interrupted();
+  ProgressBar bar;
+  fit.on_progress = [&](const train::Progress& p) { bar(p); };
+
+  const train::FitResult result = trainer.fit(train_loader, fit);
+  if (result.cancelled) {
+    std::cerr << fmt::format("\nstopped and saved; go on with: cairn train --resume {}\n", o.out);
+    return set_exit_code(130);
+  }
+  std::cerr << result.report() << "\n";
+
+  // What is measured and exported are the best weights.
+  const std::filesystem::path out(o.out);
+  auto best = load_run(train::open_run(out));
+  train::Trainer judge(*best, loss, optimizer);
+  const train::Evaluation evaluation = judge.evaluate(test_loader, [&](const train::Progress& p) { bar(p); });
+  write_metrics(out, evaluation);
+  evaluation.write_plots(out / "plots");
+  train::ModelInfo info{train_loader.input_shape(), transform.eval().recipe(), d.all.classes()};
+  export_onnx(*best, info, out / "model.onnx");
+  if (o.json) std::cout << evaluation.json() << "\n";
+  else std::cout << evaluation.table();
+  std::cerr << fmt::format("run: {0}   model: {0}/model.onnx   plots: {0}/plots\n", o.out);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  auto* verb = app.add_subcommand("train", "Train a classifier on pictures in folders");
+  const auto positive = CLI::Range(int64_t(1), int64_t(1) << 40);
+  verb->add_option("--data", o->data, "a folder with one sub-folder a class (or train/ and test/ of those), or a CSV list");
+  verb->add_option("--out", o->out, "run directory to make");
+  verb->add_option("--resume", o->resume, "go on with a run, bit for bit as if it had not stopped");
+  verb->add_option("--model", o->model)->capture_default_str()->check(CLI::IsMember(models::names()));
+  verb->add_option("--width", o->width, "multiplies the model's channels")->capture_default_str()->check(CLI::Range(0.01, 8.0));
+  verb->add_flag("--small-input", o->small_input, "ResNets: a stem for pictures below 64 pixels");
+  verb->add_option("--weights", o->weights, "start from safetensors with torchvision's names; another head is made anew");
+  verb->add_option("--freeze", o->freeze, "modules that are not trained, e.g. layer1 (may repeat)");
+  verb->add_option("--epochs", o->epochs)->capture_default_str()->check(positive);
+  verb->add_option("--steps", o->steps, "stop after so many optimiser steps");
+  verb->add_option("--imgsz", o->imgsz, "picture size")->capture_default_str()->check(CLI::Range(8, 4096));
+  verb->add_option("--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 65536));
+  verb->add_option("--transform", o->transform, "recipe from picture to tensor, with augmentation; see docs/guide/train-your-own.md");
+  verb->add_option("--color", o->color, "grey, rgb, or auto: grey when no picture has colour")->capture_default_str()->check(CLI::IsMember({"auto", "grey", "rgb"}));
+  verb->add_option("--split", o->split, "share to train on, when the data did not come split")->capture_default_str()->check(CLI::Range(0.01, 0.99));
+  verb->add_option("--split-seed", o->split_seed)->capture_default_str();
+  verb->add_option("--optimizer", o->optimizer, "sgd, adam, adamw or rmsprop, with options")->capture_default_str();
+  verb->add_option("--lr", o->lr, "learning rate; default: 0.05 for a batch of 32 with sgd, in proportion to the batch");
+  verb->add_option("--schedule", o->schedule, "constant, step, cosine, one_cycle or polynomial, with options")->capture_default_str();
+  verb->add_option("--smoothing", o->smoothing, "label smoothing")->capture_default_str()->check(CLI::Range(0.0, 0.99));
+  verb->add_option("--class-weights", o->class_weights, "none, or balanced: rare classes count more")->capture_default_str()->check(CLI::IsMember({"none", "balanced"}));
+  verb->add_option("--ema", o->ema, "average the weights with this decay, e.g. 0.999")->capture_default_str()->check(CLI::Range(0.0, 0.999999));
+  verb->add_option("--accumulate", o->accumulate, "batches an update")->capture_default_str()->check(positive);
+  verb->add_option("--patience", o->patience, "stop after so many epochs without a better result; 0: never")->capture_default_str();
+  verb->add_option("--loss-scale", o->loss_scale, "none, fixed or dynamic")->capture_default_str();
+  verb->add_option("--seed", o->seed, "of first values, order, augmentation, dropout")->capture_default_str();
+  verb->add_option("--threads", o->threads, "compute threads; 0: all cores")->capture_default_str();
+  verb->add_option("--workers", o->workers, "loading threads; -1: chosen")->capture_default_str();
+  verb->add_flag("--deterministic", o->deterministic, "same bits for any number of threads (slower)");
+  verb->add_option("--mode", o->mode, "graph: compiled; eager: for debugging")->capture_default_str()->check(CLI::IsMember({"eager", "graph"}));
+  verb->add_flag("--fail-on-bad-picture", o->fail_on_bad, "stop at a picture that cannot be used instead of counting it");
+  verb->add_flag("--find-nonfinite", o->find_nonfinite, "look at every value of every step (slow)");
+  verb->add_flag("--no-check", o->no_check, "do not decode every picture before training");
+  verb->add_flag("--json", o->json, "final metrics as JSON on standard output");
+  verb->footer(
+      "Examples:\n"
+      "  cairn train --data pictures/ --model resnet18 --epochs 20 --imgsz 128 --batch 32 --out runs/cells\n"
+      "  cairn train --data list.csv --weights resnet18.safetensors --freeze layer1 --lr 0.01 --out runs/tuned\n"
+      "  cairn train --resume runs/cells");
+  verb->callback([o] { run(*o); });
+}
+
+}  // namespace cairn::cli
