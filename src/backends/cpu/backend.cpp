@@ -6,6 +6,7 @@
 
 #include "backends/cpu/elementwise/elementwise.h"
 #include "backends/cpu/onednn.h"
+#include "backends/cpu/shape/shape.h"
 #include "backends/cpu/simd.h"
 #include "base/parallel.h"
 
@@ -15,7 +16,9 @@ namespace {
 class Copy : public PreparedKernel {
  public:
   explicit Copy(int64_t bytes) : bytes_(bytes) {}
-  void run(const void* const* in, void* const* out, void*) const override { cpu::copy_bytes(out[0], in[0], bytes_); }
+  void run(const void* const* in, void* const* out, void*) const override {
+    cpu::copy_bytes(out[0], in[0], bytes_);
+  }
 
  private:
   int64_t bytes_;
@@ -41,6 +44,7 @@ class CpuBackend : public Backend {
 #include "backends/cpu/catalog.inc"
 #undef CAIRN_KERNEL
     for (const Kernel* kernel : cpu::elementwise_kernels()) kernels_[kernel->op].push_back(kernel);
+    for (const Kernel* kernel : cpu::view_kernels()) kernels_[kernel->op].push_back(kernel);
     cpu::limit_highway();
   }
   std::string_view name() const override { return "cpu"; }
@@ -93,7 +97,8 @@ std::unique_ptr<PreparedKernel> zeros(Types out) {
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   if (to == from) return;
   parallel_for(bytes, int64_t(1) << 18, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin, size_t(end - begin));
+    std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                size_t(end - begin));
   });
 }
 

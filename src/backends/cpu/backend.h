@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch → bytes in memory: which kernels the CPU offers for an operator, and copies between layouts.
+// Launch → bytes in memory: which kernels the CPU offers for an operator, and copies between
+// layouts.
 //
 // A kernel is one file beside its operator's name (nn/conv.cpp, linalg/matmul.cpp) and one line in
-// catalog.inc. Activations travel as nChw8c (nChw16c with AVX-512) wherever channels divide by the block,
-// so that neighbours need no reorder; everything else is dense. What no kernel takes, the reference runs.
+// catalog.inc. Activations travel as nChw8c (nChw16c with AVX-512) wherever channels divide by the
+// block, so that neighbours need no reorder; everything else is dense. What no kernel takes, the
+// reference runs.
 #pragma once
 #include "runtime/backend.h"
 
@@ -13,7 +15,8 @@ namespace cairn::cpu {
 #include "backends/cpu/catalog.inc"
 #undef CAIRN_KERNEL
 
-// True when an operand or result has no elements; libraries differ on these, so kernels handle them apart.
+// True when an operand or result has no elements; libraries differ on these, so kernels handle them
+// apart.
 bool any_empty(const KernelRequest& request);
 // Sets all outputs to zero: what a convolution or product over nothing gives.
 std::unique_ptr<PreparedKernel> zeros(Types out);

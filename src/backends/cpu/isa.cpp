@@ -25,7 +25,8 @@ std::string processor_name() {
   std::array<unsigned, 12> words{};
   if (__get_cpuid_max(0x80000000, nullptr) < 0x80000004) return "unknown x86-64 processor";
   for (unsigned i = 0; i < 3; ++i)
-    __get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+    __get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                &words[4 * i + 3]);
   std::array<char, 49> text{};
   std::memcpy(text.data(), words.data(), 48);
   std::string name(text.data());
@@ -45,7 +46,8 @@ IsaReport look_up() {
       report.used = std::min(machine, isa);
       return report;
     }
-  fail(ErrorCode::invalid_argument, fmt::format("{}: got '{}', expected one of {}", kIsaVariable, asked, kIsaValues),
+  fail(ErrorCode::invalid_argument,
+       fmt::format("{}: got '{}', expected one of {}", kIsaVariable, asked, kIsaValues),
        "unset it to use what the processor has");
 }
 

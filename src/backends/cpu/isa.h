@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which vector instructions the CPU back end uses: what the machine has, unless CAIRN_ISA asks for less.
+// Which vector instructions the CPU back end uses: what the machine has, unless CAIRN_ISA asks for
+// less.
 #pragma once
 #include <string>
 #include <string_view>

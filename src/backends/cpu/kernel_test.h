@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: runs a kernel on dense values, whatever layouts it wants, and compares with the reference.
+// For tests: runs a kernel on dense values, whatever layouts it wants, and compares with the
+// reference.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -65,10 +66,11 @@ inline std::vector<Values> inputs_of(const Call& call, unsigned seed = 1) {
 }
 
 // Runs the first kernel of that name.
-inline Outcome run_kernel(std::string_view name, const Call& call, const std::vector<Values>& inputs,
-                          const Options& options = {}) {
+inline Outcome run_kernel(std::string_view name, const Call& call,
+                          const std::vector<Values>& inputs, const Options& options = {}) {
   const TypeList types = call.op->infer(call.params, call.in);
-  const KernelRequest request{*call.op, call.params, call.in, types, {}, options.threads, options.deterministic};
+  const KernelRequest request{*call.op,        call.params,          call.in, types, {},
+                              options.threads, options.deterministic};
   const Kernel* kernel = nullptr;
   for (const Kernel* k : cpu_backend().kernels(*call.op))
     if (k->name == name) kernel = k;
@@ -107,9 +109,11 @@ inline Outcome run_kernel(std::string_view name, const Call& call, const std::ve
   return outcome;
 }
 
-inline std::vector<std::vector<double>> run_reference(const Call& call, const std::vector<Values>& inputs) {
+inline std::vector<std::vector<double>> run_reference(const Call& call,
+                                                      const std::vector<Values>& inputs) {
   std::vector<RefTensor> in, out;
-  for (size_t i = 0; i < inputs.size(); ++i) in.push_back({call.in[i], {inputs[i].begin(), inputs[i].end()}, {}});
+  for (size_t i = 0; i < inputs.size(); ++i)
+    in.push_back({call.in[i], {inputs[i].begin(), inputs[i].end()}, {}});
   for (const TensorType& t : call.op->infer(call.params, call.in))
     out.push_back({t, std::vector<double>(size_t(t.numel())), {}});
   call.op->reference(call.params, in, out);
@@ -125,7 +129,8 @@ inline void expect_near(const Values& got, const std::vector<double>& want, doub
   for (double w : want) top = std::fmax(top, std::fabs(w));
   for (size_t i = 0; i < got.size(); ++i)
     if (!(std::fabs(got[i] - want[i]) <= tolerance * top))
-      FAIL() << "element " << i << " of " << got.size() << ": got " << got[i] << ", expected " << want[i];
+      FAIL() << "element " << i << " of " << got.size() << ": got " << got[i] << ", expected "
+             << want[i];
 }
 
 }  // namespace cairn::cpu

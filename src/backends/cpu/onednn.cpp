@@ -44,8 +44,10 @@ class Threads {
 };
 
 dnnl::engine make_engine() {
-  constexpr dnnl::cpu_isa limits[] = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2, dnnl::cpu_isa::isa_default};
-  dnnl::set_max_cpu_isa(limits[size_t(isa())]);  // refused, without harm, once oneDNN has generated code
+  constexpr dnnl::cpu_isa limits[] = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2,
+                                      dnnl::cpu_isa::isa_default};
+  dnnl::set_max_cpu_isa(
+      limits[size_t(isa())]);  // refused, without harm, once oneDNN has generated code
   dnnl::set_primitive_cache_capacity(4096);
   return {dnnl::engine::kind::cpu, 0};
 }
@@ -57,12 +59,17 @@ dnnl::stream& stream() {
 
 memory::data_type data_type(DType dtype) {
   switch (dtype) {
-    case DType::f32: return memory::data_type::f32;
-    case DType::i32: return memory::data_type::s32;
-    case DType::i8: return memory::data_type::s8;
+    case DType::f32:
+      return memory::data_type::f32;
+    case DType::i32:
+      return memory::data_type::s32;
+    case DType::i8:
+      return memory::data_type::s8;
     case DType::u8:
-    case DType::boolean: return memory::data_type::u8;
-    default: throw dnnl::error(dnnl_unimplemented, "no such element type");
+    case DType::boolean:
+      return memory::data_type::u8;
+    default:
+      throw dnnl::error(dnnl_unimplemented, "no such element type");
   }
 }
 
@@ -81,12 +88,14 @@ memory::format_tag format_tag(const std::string& letters) {
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 [[noreturn]] void rethrow(const dnnl::error& e) {
-  if (e.status == dnnl_out_of_memory) fail(ErrorCode::out_of_memory, "oneDNN: out of memory", "use a smaller batch");
+  if (e.status == dnnl_out_of_memory)
+    fail(ErrorCode::out_of_memory, "oneDNN: out of memory", "use a smaller batch");
   fail(ErrorCode::internal, "oneDNN: " + reason(e));
 }
 
-// Implementations whose sums do not depend on how the work is split over threads: each output element is
-// summed by one thread, in one order (onednn_test and conv_test prove it). Not so for weight gradients.
+// Implementations whose sums do not depend on how the work is split over threads: each output
+// element is summed by one thread, in one order (onednn_test and conv_test prove it). Not so for
+// weight gradients.
 bool splits_no_sum(const Call& call) {
   for (const Argument& a : call.arguments)
     if (a.operand < 0 && a.step == 0) return false;
@@ -140,7 +149,8 @@ Task::Task(int threads, bool deterministic, int64_t records, const Build& build)
       if (a.operand < 0 && a.step == 0) sum_bytes_ = aligned(a.desc.get_size());
     // Partial sums cost memory: no more than 64 MB of them, but at least four parts.
     int64_t count = std::min<int64_t>(kLogicalChunks, records);
-    if (sum_bytes_) count = std::min(count, std::max<int64_t>(4, (int64_t(64) << 20) / int64_t(sum_bytes_)));
+    if (sum_bytes_)
+      count = std::min(count, std::max<int64_t>(4, (int64_t(64) << 20) / int64_t(sum_bytes_)));
     call_threads_ = 1;
     workers_ = int(std::min<int64_t>(threads, count));
     calls_.clear();
@@ -153,10 +163,12 @@ Task::Task(int threads, bool deterministic, int64_t records, const Build& build)
       parts_.push_back({length > records / count, first});
     }
   }
-  for (const Call& call : calls_) scratch_bytes_ = std::max(scratch_bytes_, aligned(call.scratch_bytes));
+  for (const Call& call : calls_)
+    scratch_bytes_ = std::max(scratch_bytes_, aligned(call.scratch_bytes));
 }
 
-void Task::execute(const Part& part, const void* const* in, void* const* out, void* sum, void* scratch) const {
+void Task::execute(const Part& part, const void* const* in, void* const* out, void* sum,
+                   void* scratch) const {
   const Call& call = calls_[part.call];
   constexpr size_t kMost = 8;
   CAIRN_CHECK(call.arguments.size() < kMost, "too many arguments for one primitive");
@@ -169,15 +181,19 @@ void Task::execute(const Part& part, const void* const* in, void* const* out, vo
   };
   try {
     for (const Argument& a : call.arguments) {
-      void* data = a.operand >= 0 ? const_cast<void*>(in[a.operand]) : a.step || !sum ? out[~a.operand] : sum;
+      void* data = a.operand >= 0   ? const_cast<void*>(in[a.operand])
+                   : a.step || !sum ? out[~a.operand]
+                                    : sum;
       add(a.name, a.desc, static_cast<std::byte*>(data) + part.first * a.step);
     }
     if (call.scratch_bytes) {
-      const memory::desc bytes({int64_t(call.scratch_bytes)}, memory::data_type::u8, memory::format_tag::a);
+      const memory::desc bytes({int64_t(call.scratch_bytes)}, memory::data_type::u8,
+                               memory::format_tag::a);
       add(DNNL_ARG_SCRATCHPAD, bytes, scratch);
     }
-    dnnl::error::wrap_c_api(dnnl_primitive_execute(call.primitive.get(), stream().get(), count, args.data()),
-                            "a primitive failed");
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(call.primitive.get(), stream().get(), count, args.data()),
+        "a primitive failed");
   } catch (const dnnl::error& e) {
     rethrow(e);
   }
@@ -195,19 +211,21 @@ void Task::run(const void* const* in, void* const* out, void* workspace) const {
     Threads scope(1);
     for (int64_t worker = first; worker < last; ++worker)
       for (int64_t p = count * worker / workers_; p < count * (worker + 1) / workers_; ++p)
-        execute(parts_[size_t(p)], in, out, p && sum_bytes_ ? sums + (p - 1) * int64_t(sum_bytes_) : nullptr,
+        execute(parts_[size_t(p)], in, out,
+                p && sum_bytes_ ? sums + (p - 1) * int64_t(sum_bytes_) : nullptr,
                 scratch + worker * int64_t(scratch_bytes_));
   });
   if (!sum_bytes_) return;
   for (const Argument& a : calls_[0].arguments) {
     if (a.operand >= 0 || a.step) continue;
     auto* total = static_cast<float*>(out[~a.operand]);
-    parallel_for(int64_t(a.desc.get_size() / sizeof(float)), 4096, [&](int64_t first, int64_t last) {
-      for (int64_t p = 0; p + 1 < count; ++p) {
-        auto* part = reinterpret_cast<const float*>(sums + p * int64_t(sum_bytes_));
-        for (int64_t i = first; i < last; ++i) total[i] += part[i];
-      }
-    });
+    parallel_for(int64_t(a.desc.get_size() / sizeof(float)), 4096,
+                 [&](int64_t first, int64_t last) {
+                   for (int64_t p = 0; p + 1 < count; ++p) {
+                     auto* part = reinterpret_cast<const float*>(sums + p * int64_t(sum_bytes_));
+                     for (int64_t i = first; i < last; ++i) total[i] += part[i];
+                   }
+                 });
   }
 }
 
@@ -215,7 +233,8 @@ std::string reason(const dnnl::error& error) {
   return fmt::format("{} ({})", error.what(), dnnl_status2str(error.status));
 }
 
-std::unique_ptr<PreparedKernel> reorder(const TensorType& type, const Layout& from, const Layout& to) {
+std::unique_ptr<PreparedKernel> reorder(const TensorType& type, const Layout& from,
+                                        const Layout& to) {
   if (type.numel() == 0) return nullptr;
   try {
     const memory::desc src = desc(type, from), dst = desc(type, to);

@@ -18,7 +18,8 @@ void expect_same_copy(const TensorType& type, const char* from_tag, const char* 
   SCOPED_TRACE(to_string(type) + " " + from_tag + " to " + to_tag);
   const Layout from = Layout::parse(from_tag), to = Layout::parse(to_tag);
   const auto dense = counted(size_t(type.bytes()));
-  std::vector<std::byte> src(size_t(from.bytes(type))), want(size_t(to.bytes(type))), got(want.size());
+  std::vector<std::byte> src(size_t(from.bytes(type))), want(size_t(to.bytes(type))),
+      got(want.size());
   reorder_reference(type, {}, dense.data(), from, src.data());
   reorder_reference(type, from, src.data(), to, want.data());
   const void* in[] = {src.data()};
@@ -29,8 +30,10 @@ void expect_same_copy(const TensorType& type, const char* from_tag, const char* 
 
 TEST(Reorder, EqualsTheReferenceForEveryLayoutOfAConvolution) {
   const std::vector<const char*> activations{"abcd", "acdb", "aBcd8b", "aBcd16b"};
-  const std::vector<const char*> weights{"abcd", "ABcd8b8a", "ABcd8a8b", "Acdb8a", "Abcd8a", "ABcd16b16a", "Acdb16a"};
-  for (const Shape& shape : {Shape{2, 32, 5, 7}, Shape{1, 16, 1, 1}, Shape{3, 12, 4, 4}, Shape{0, 8, 3, 3}}) {
+  const std::vector<const char*> weights{"abcd",   "ABcd8b8a",   "ABcd8a8b", "Acdb8a",
+                                         "Abcd8a", "ABcd16b16a", "Acdb16a"};
+  for (const Shape& shape :
+       {Shape{2, 32, 5, 7}, Shape{1, 16, 1, 1}, Shape{3, 12, 4, 4}, Shape{0, 8, 3, 3}}) {
     for (auto* from : activations)
       for (auto* to : activations) expect_same_copy({DType::f32, shape}, from, to);
     for (auto* from : weights)
@@ -50,7 +53,8 @@ TEST(Reorder, TakesOtherRanks) {
 
 TEST(Reorder, OneDnnDoesTheCommonOnes) {
   EXPECT_TRUE(cpu::onednn::reorder({DType::f32, {2, 16, 3, 3}}, {}, Layout::parse("aBcd8b")));
-  EXPECT_TRUE(cpu::onednn::reorder({DType::f32, {16, 16, 3, 3}}, Layout::parse("ABcd8b8a"), Layout::parse("ABcd8a8b")));
+  EXPECT_TRUE(cpu::onednn::reorder({DType::f32, {16, 16, 3, 3}}, Layout::parse("ABcd8b8a"),
+                                   Layout::parse("ABcd8a8b")));
   EXPECT_FALSE(cpu::onednn::reorder({DType::f64, {2, 16, 3, 3}}, {}, Layout::parse("aBcd8b")));
 }
 

@@ -14,14 +14,16 @@ Types conv_inputs(const FusedConvParams& p, Types in) {
   const size_t expected = 2 + p.bias + p.residual;
   if (in.size() != expected)
     fail(ErrorCode::invalid_argument,
-         fmt::format("inputs: got {}, expected {} with bias={} and residual={}", in.size(), expected, p.bias, p.residual));
+         fmt::format("inputs: got {}, expected {} with bias={} and residual={}", in.size(),
+                     expected, p.bias, p.residual));
   return in.first(2 + p.bias);
 }
 
 TypeList infer(const FusedConvParams& p, Types in) {
   const TensorType y{in[0].dtype, conv_sizes(p, conv_inputs(p, in)).output()};
   activation_of(p);
-  if (p.residual && in.back() != y) wrong_input("residual", in.back(), to_string(y) + " as the convolution gives");
+  if (p.residual && in.back() != y)
+    wrong_input("residual", in.back(), to_string(y) + " as the convolution gives");
   return {y};
 }
 
@@ -45,7 +47,8 @@ std::optional<FusedCall> activation_of(const FusedConvParams& p) {
   } catch (const Error&) {
   }
   if (program.calls.size() != 1 || program.calls[0].op->inputs.size() != 1)
-    wrong_param("activation", p.activation, "an elementwise operator of one operand, e.g. relu, or none");
+    wrong_param("activation", p.activation,
+                "an elementwise operator of one operand, e.g. relu, or none");
   return program.calls[0];
 }
 
@@ -71,17 +74,22 @@ extern const OpDef fused_conv_op = define(OpSpec<FusedConvParams>{
     .cost =
         [](auto& p, Types in, Types out) {
           const double steps = p.bias + p.residual + (p.activation != "none");
-          return Cost{conv_sizes(p, in.first(2)).flops() + steps * double(out[0].numel()), traffic(in, out)};
+          return Cost{conv_sizes(p, in.first(2)).flops() + steps * double(out[0].numel()),
+                      traffic(in, out)};
         },
     .fusion = opaque("fused already"),
     .onnx = no_onnx("exported before fusion"),
     .samples = {{{f32({2, 3, 5, 6}), f32({4, 3, 3, 3}), f32({4})},
                  {{.pad_before = {1, 1}, .pad_after = {1, 1}}, true, false, "relu"}},
-                {{f32({1, 8, 4, 4}), f32({8, 8, 1, 1}), f32({8}), f32({1, 8, 4, 4})}, {{}, true, true, "relu"}},
+                {{f32({1, 8, 4, 4}), f32({8, 8, 1, 1}), f32({8}), f32({1, 8, 4, 4})},
+                 {{}, true, true, "relu"}},
                 {{f32({2, 8, 4, 5}), f32({16, 4, 3, 3}), f32({2, 16, 2, 2})},
                  {{.stride = {2, 2}, .pad_before = {1, 1}, .groups = 2}, false, true, "none"}},
                 {{f32({1, 16, 5, 5}), f32({16, 1, 3, 3}), f32({16})},
-                 {{.pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 16}, true, false, "clamp{low=0.0, high=6.0}"}},
+                 {{.pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 16},
+                  true,
+                  false,
+                  "clamp{low=0.0, high=6.0}"}},
                 {{f32({0, 3, 4, 4}), f32({2, 3, 3, 3})}, {{}, false, false, "silu"}}},
     .decompose =
         [](auto& p, std::span<const Tensor> in) {

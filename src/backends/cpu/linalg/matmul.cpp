@@ -14,12 +14,13 @@ using dnnl::memory;
 
 // a [batch …, m, k] × b [batch …, k, n] → y [batch …, m, n], all with one number of axes.
 struct Product {
-  memory::dims a, b, y;                    // lengths
+  memory::dims a, b, y;                       // lengths
   memory::dims a_stride, b_stride, y_stride;  // elements
 };
 
 // Lengths and strides of one operand, with leading axes of length one to make up `rank`.
-void place(const Shape& shape, bool transposed, size_t rank, memory::dims& lengths, memory::dims& strides) {
+void place(const Shape& shape, bool transposed, size_t rank, memory::dims& lengths,
+           memory::dims& strides) {
   const Shape dense = dense_strides(shape);
   lengths.assign(rank - size_t(shape.rank()), 1);
   strides.assign(rank - size_t(shape.rank()), shape.numel());
@@ -56,16 +57,19 @@ std::unique_ptr<onednn::Task> task(const KernelRequest& r) {
   return std::make_unique<onednn::Task>(r.threads, r.deterministic, q.y[row], [&](int64_t rows) {
     memory::dims a = q.a, y = q.y;
     a[row] = y[row] = rows;
-    const memory::desc ad = desc(a, q.a_stride), bd = desc(q.b, q.b_stride), yd = desc(y, q.y_stride);
-    return onednn::make_call(dnnl::matmul::primitive_desc(onednn::engine(), ad, bd, yd, onednn::attributes()),
-                             {{DNNL_ARG_SRC, 0, ad, q.a_stride[row] * 4},
-                              {DNNL_ARG_WEIGHTS, 1, bd},
-                              {DNNL_ARG_DST, ~0, yd, q.y_stride[row] * 4}});
+    const memory::desc ad = desc(a, q.a_stride), bd = desc(q.b, q.b_stride),
+                       yd = desc(y, q.y_stride);
+    return onednn::make_call(
+        dnnl::matmul::primitive_desc(onednn::engine(), ad, bd, yd, onednn::attributes()),
+        {{DNNL_ARG_SRC, 0, ad, q.a_stride[row] * 4},
+         {DNNL_ARG_WEIGHTS, 1, bd},
+         {DNNL_ARG_DST, ~0, yd, q.y_stride[row] * 4}});
   });
 }
 
 OfferResult offer(const KernelRequest& r) {
-  if (r.in[0].dtype != DType::f32) return Refusal{fmt::format("takes f32, got {}", name(r.in[0].dtype))};
+  if (r.in[0].dtype != DType::f32)
+    return Refusal{fmt::format("takes f32, got {}", name(r.in[0].dtype))};
   KernelOffer offer{std::vector<Layout>(2), std::vector<Layout>(1)};
   if (any_empty(r)) return offer;
   try {

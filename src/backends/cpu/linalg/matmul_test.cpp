@@ -24,28 +24,28 @@ std::vector<Call> products(const Shape& a, const Shape& b) {
 
 std::vector<Call> all_products() {
   std::vector<Call> calls;
-  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{
-           {{5, 7}, {7, 3}},
-           {{1, 64}, {64, 10}},
-           {{64, 1}, {1, 10}},
-           {{33, 17}, {17, 1}},
-           {{1, 1}, {1, 1}},
-           {{32, 512}, {512, 10}},
-           {{100, 300}, {300, 129}},
-           {{4, 6, 5}, {5, 8}},
-           {{2, 3, 6, 5}, {5, 8}},
-           {{4, 6, 5}, {4, 5, 8}},
-           {{6, 5}, {4, 5, 8}},
-           {{2, 1, 6, 5}, {3, 5, 8}},
-           {{2, 1, 6, 5}, {1, 3, 5, 8}},
-           {{1, 6, 5}, {4, 5, 8}},
-           {{3, 1, 7}, {3, 7, 1}}})
+  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{5, 7}, {7, 3}},
+                                                                 {{1, 64}, {64, 10}},
+                                                                 {{64, 1}, {1, 10}},
+                                                                 {{33, 17}, {17, 1}},
+                                                                 {{1, 1}, {1, 1}},
+                                                                 {{32, 512}, {512, 10}},
+                                                                 {{100, 300}, {300, 129}},
+                                                                 {{4, 6, 5}, {5, 8}},
+                                                                 {{2, 3, 6, 5}, {5, 8}},
+                                                                 {{4, 6, 5}, {4, 5, 8}},
+                                                                 {{6, 5}, {4, 5, 8}},
+                                                                 {{2, 1, 6, 5}, {3, 5, 8}},
+                                                                 {{2, 1, 6, 5}, {1, 3, 5, 8}},
+                                                                 {{1, 6, 5}, {4, 5, 8}},
+                                                                 {{3, 1, 7}, {3, 7, 1}}})
     for (Call& call : products(a, b)) calls.push_back(std::move(call));
   return calls;
 }
 
 std::string describe(const Call& call) {
-  return fmt::format("matmul{} {} {}", call.params.to_string(), to_string(call.in[0]), to_string(call.in[1]));
+  return fmt::format("matmul{} {} {}", call.params.to_string(), to_string(call.in[0]),
+                     to_string(call.in[1]));
 }
 
 TEST(Matmul, EqualsTheReference) {
@@ -62,7 +62,8 @@ TEST(Matmul, EqualsTheReference) {
 TEST(Matmul, GivesTheSameBitsTwice) {
   for (const Call& call : all_products()) {
     const auto inputs = inputs_of(call);
-    EXPECT_EQ(run_kernel("onednn.matmul", call, inputs, {2}).out, run_kernel("onednn.matmul", call, inputs, {2}).out)
+    EXPECT_EQ(run_kernel("onednn.matmul", call, inputs, {2}).out,
+              run_kernel("onednn.matmul", call, inputs, {2}).out)
         << describe(call);
   }
 }
@@ -80,8 +81,11 @@ TEST(Matmul, DeterministicGivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Matmul, OverNothingGivesZeros) {
-  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{
-           {{2, 0}, {0, 3}}, {{0, 4}, {4, 3}}, {{2, 4}, {4, 0}}, {{0, 2, 4}, {4, 3}}, {{0, 2, 4}, {0, 4, 3}}})
+  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{2, 0}, {0, 3}},
+                                                                 {{0, 4}, {4, 3}},
+                                                                 {{2, 4}, {4, 0}},
+                                                                 {{0, 2, 4}, {4, 3}},
+                                                                 {{0, 2, 4}, {0, 4, 3}}})
     for (const Call& call : products(a, b)) {
       const auto inputs = inputs_of(call);
       const Outcome got = run_kernel("onednn.matmul", call, inputs);

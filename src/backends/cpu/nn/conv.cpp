@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution, its two gradients and its fused form through oneDNN, in f32.
 //
-// Layouts are set here, never left to oneDNN: its free choice is often a slower one (and differs between
-// neighbours). With b channels a block:
-//   blocked    channels of each group divide by b: pictures aBcd8b, weights ABcd8b8a (ABcd8a8b for dx)
-//   depthwise  one channel a group: pictures aBcd8b, weights Abcd8a
-//   first      a dense picture of few channels in, aBcd8b out, weights Acdb8a
-//   dense      whatever is left, so that no padded layout ever leaves a kernel
-// conv_grad_weight gives the layout that conv wants, so that updating a weight is elementwise. (oneDNN lacks a
-// few gradients blocked, which are then dense: with dilation, of kernels larger than the picture, of weights
-// of depthwise 5 × 5 kernels and of first layers of other than three channels.)
+// Layouts are set here, never left to oneDNN: its free choice is often a slower one (and differs
+// between neighbours). With b channels a block:
+//   blocked    channels of each group divide by b: pictures aBcd8b, weights ABcd8b8a (ABcd8a8b for
+//   dx) depthwise  one channel a group: pictures aBcd8b, weights Abcd8a first      a dense picture
+//   of few channels in, aBcd8b out, weights Acdb8a dense      whatever is left, so that no padded
+//   layout ever leaves a kernel
+// conv_grad_weight gives the layout that conv wants, so that updating a weight is elementwise.
+// (oneDNN lacks a few gradients blocked, which are then dense: with dilation, of kernels larger
+// than the picture, of weights of depthwise 5 × 5 kernels and of first layers of other than three
+// channels.)
 #include <fmt/format.h>
 
 #include "backends/cpu/backend.h"
@@ -37,13 +38,21 @@ struct Problem {
 
 Problem read(const KernelRequest& r) {
   if (&r.op == &ops::conv_op)
-    return {Direction::forward, ops::conv_sizes(r.params.as<ops::ConvParams>(), r.in), r.in.size() > 2};
+    return {Direction::forward, ops::conv_sizes(r.params.as<ops::ConvParams>(), r.in),
+            r.in.size() > 2};
   if (&r.op == &ops::conv_grad_input_op)
-    return {Direction::input_gradient, conv_grad_input_sizes(r.params.as<ops::ConvGradInputParams>(), r.in)};
+    return {Direction::input_gradient,
+            conv_grad_input_sizes(r.params.as<ops::ConvGradInputParams>(), r.in)};
   if (&r.op == &ops::conv_grad_weight_op)
-    return {Direction::weight_gradient, conv_grad_weight_sizes(r.params.as<ops::ConvGradWeightParams>(), r.in)};
+    return {Direction::weight_gradient,
+            conv_grad_weight_sizes(r.params.as<ops::ConvGradWeightParams>(), r.in)};
   const auto& p = r.params.as<ops::FusedConvParams>();
-  return {Direction::forward, ops::conv_sizes(p, r.in.first(2)), p.bias, residual_input(p), activation_of(p), true};
+  return {Direction::forward,
+          ops::conv_sizes(p, r.in.first(2)),
+          p.bias,
+          residual_input(p),
+          activation_of(p),
+          true};
 }
 
 struct Form {
@@ -56,17 +65,21 @@ std::vector<Form> forms(const Problem& p) {
   const auto& z = p.z;
   const bool grouped = z.groups > 1, dx = p.direction == Direction::input_gradient;
   const int64_t c = z.c / z.groups, k = z.k / z.groups;
-  const auto form = [&](const std::string& x, const std::string& y, const std::string& plain, const std::string& group) {
+  const auto form = [&](const std::string& x, const std::string& y, const std::string& plain,
+                        const std::string& group) {
     return Form{Layout::parse(x), Layout::parse(plain), Layout::parse(y), grouped ? group : plain};
   };
   std::vector<Form> list;
   for (int b = channel_block(); b >= 8 && list.empty(); b /= 2) {
     const std::string channels = fmt::format("aBcd{}b", b);
     if (c % b == 0 && k % b == 0)
-      list.push_back(dx ? form(channels, channels, fmt::format("ABcd{0}a{0}b", b), fmt::format("aBCde{0}b{0}c", b))
-                        : form(channels, channels, fmt::format("ABcd{0}b{0}a", b), fmt::format("aBCde{0}c{0}b", b)));
+      list.push_back(dx ? form(channels, channels, fmt::format("ABcd{0}a{0}b", b),
+                               fmt::format("aBCde{0}b{0}c", b))
+                        : form(channels, channels, fmt::format("ABcd{0}b{0}a", b),
+                               fmt::format("aBCde{0}c{0}b", b)));
     else if (grouped && c == 1 && k == 1 && z.groups % b == 0)
-      list.push_back(form(channels, channels, fmt::format("Abcd{}a", b), fmt::format("Abcde{}a", b)));
+      list.push_back(
+          form(channels, channels, fmt::format("Abcd{}a", b), fmt::format("Abcde{}a", b)));
     else if (!grouped && c < b && k % b == 0 && !dx)
       list.push_back(form("abcd", channels, fmt::format("Acdb{}a", b), ""));
   }
@@ -97,7 +110,8 @@ std::optional<Eltwise> eltwise(const ops::FusedCall& call) {
   for (Eltwise e : kEltwise) {
     if (e.op != call.op->name) continue;
     float* to = &e.alpha;
-    for (const NamedValue& v : call.params.values()) *to = float(std::get<double>(v.value)), to = &e.beta;
+    for (const NamedValue& v : call.params.values())
+      *to = float(std::get<double>(v.value)), to = &e.beta;
     return e;
   }
   return std::nullopt;
@@ -133,8 +147,9 @@ onednn::Call call(const Problem& p, const Form& f, int64_t n) {
   const bool forward = p.direction == Direction::forward;
 
   const dnnl::convolution_forward::primitive_desc pd(
-      engine, forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training, direct, x, weight, bias,
-      y, strides, dilations, before, after, forward ? attributes(p) : onednn::attributes());
+      engine, forward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
+      direct, x, weight, bias, y, strides, dilations, before, after,
+      forward ? attributes(p) : onednn::attributes());
   if (forward) {
     std::vector<onednn::Argument> arguments{
         {DNNL_ARG_SRC, 0, x, x_step}, {DNNL_ARG_WEIGHTS, 1, weight}, {DNNL_ARG_DST, ~0, y, y_step}};
@@ -142,14 +157,18 @@ onednn::Call call(const Problem& p, const Form& f, int64_t n) {
     return onednn::make_call(pd, std::move(arguments));
   }
   if (p.direction == Direction::input_gradient)
-    return onednn::make_call(
-        dnnl::convolution_backward_data::primitive_desc(engine, direct, x, weight, y, strides, dilations, before, after,
-                                                        pd, onednn::attributes()),
-        {{DNNL_ARG_DIFF_DST, 0, y, y_step}, {DNNL_ARG_WEIGHTS, 1, weight}, {DNNL_ARG_DIFF_SRC, ~0, x, x_step}});
-  return onednn::make_call(
-      dnnl::convolution_backward_weights::primitive_desc(engine, direct, x, weight, y, strides, dilations, before, after,
-                                                         pd, onednn::attributes()),
-      {{DNNL_ARG_SRC, 0, x, x_step}, {DNNL_ARG_DIFF_DST, 1, y, y_step}, {DNNL_ARG_DIFF_WEIGHTS, ~0, weight}});
+    return onednn::make_call(dnnl::convolution_backward_data::primitive_desc(
+                                 engine, direct, x, weight, y, strides, dilations, before, after,
+                                 pd, onednn::attributes()),
+                             {{DNNL_ARG_DIFF_DST, 0, y, y_step},
+                              {DNNL_ARG_WEIGHTS, 1, weight},
+                              {DNNL_ARG_DIFF_SRC, ~0, x, x_step}});
+  return onednn::make_call(dnnl::convolution_backward_weights::primitive_desc(
+                               engine, direct, x, weight, y, strides, dilations, before, after, pd,
+                               onednn::attributes()),
+                           {{DNNL_ARG_SRC, 0, x, x_step},
+                            {DNNL_ARG_DIFF_DST, 1, y, y_step},
+                            {DNNL_ARG_DIFF_WEIGHTS, ~0, weight}});
 }
 
 struct Choice {
@@ -180,15 +199,22 @@ OfferResult offer(const KernelRequest& r) {
     if (r.out[0].numel() && (p.bias || p.fused)) return Refusal{"an empty operand"};
     return offer;
   }
-  if (p.activation && !eltwise(*p.activation)) return Refusal{"oneDNN has no " + p.activation->op->name};
+  if (p.activation && !eltwise(*p.activation))
+    return Refusal{"oneDNN has no " + p.activation->op->name};
   try {
     const Choice choice = choose(p, r);
     const Form& f = choice.form;
     offer.workspace_bytes = choice.task->workspace_bytes();
     switch (p.direction) {
-      case Direction::forward: offer.in[0] = f.x, offer.in[1] = f.weight, offer.out[0] = f.y; break;
-      case Direction::input_gradient: offer.in[0] = f.y, offer.in[1] = f.weight, offer.out[0] = f.x; break;
-      case Direction::weight_gradient: offer.in[0] = f.x, offer.in[1] = f.y, offer.out[0] = f.weight; break;
+      case Direction::forward:
+        offer.in[0] = f.x, offer.in[1] = f.weight, offer.out[0] = f.y;
+        break;
+      case Direction::input_gradient:
+        offer.in[0] = f.y, offer.in[1] = f.weight, offer.out[0] = f.x;
+        break;
+      case Direction::weight_gradient:
+        offer.in[0] = f.x, offer.in[1] = f.y, offer.out[0] = f.weight;
+        break;
     }
     if (p.residual >= 0) {
       offer.in[size_t(p.residual)] = f.y;
@@ -228,7 +254,8 @@ std::unique_ptr<PreparedKernel> prepare(const KernelRequest& r, const KernelOffe
 
 const Kernel onednn_conv_kernel{&ops::conv_op, "onednn.conv", offer, prepare};
 const Kernel onednn_conv_grad_input_kernel{&ops::conv_grad_input_op, "onednn.conv", offer, prepare};
-const Kernel onednn_conv_grad_weight_kernel{&ops::conv_grad_weight_op, "onednn.conv", offer, prepare};
+const Kernel onednn_conv_grad_weight_kernel{&ops::conv_grad_weight_op, "onednn.conv", offer,
+                                            prepare};
 const Kernel onednn_fused_conv_kernel{&ops::fused_conv_op, "onednn.conv", offer, prepare};
 
 }  // namespace cairn::cpu
