@@ -18,7 +18,7 @@ class DeferredAssigns : public Interpreter {
   void assign(const Variable& variable, const Tensor& value) override;
   Interpreter* tracer() override { return next_.tracer(); }
 
-  // Carries them out where `apply` (a bool scalar) is true. Not inside this interpreter's scope.
+  // Carries them out, on the interpreter beneath, where `apply` (a bool scalar) is true.
   void commit(const Tensor& apply);
 
  private:

@@ -53,21 +53,23 @@ struct Step::Impl {
   }
 
   struct Backward {
-    Tensor loss, output, applied;   // applied: whether the step counts
+    Tensor loss, output;            // the loss as f64
+    Tensor applied;                 // whether the step counts
     std::vector<Tensor> gradients;  // of the loss itself
   };
 
-  Backward forward_backward(const Tensor& x, const Tensor& y, NonfiniteFinder* finder = nullptr) {
+  // `between` runs when the loss is known, before the backward pass.
+  Backward forward_backward(const Tensor& x, const Tensor& y, const std::function<void(const Backward&)>& between) {
     Backward out;
     Tape tape;
     out.output = net(is_float(x.dtype()) ? as(x, dtype) : x);
-    out.loss = loss(out.output, !loss.classifies && is_float(y.dtype()) ? as(y, dtype) : y);
-    if (out.loss.numel() != 1)
-      fail(ErrorCode::shape_mismatch, "train: the loss is " + to_string(out.loss.type()) + ", expected one element");
-    // Before the backward pass, so that each weight can be updated as soon as its gradient is there.
-    out.applied = all_finite(out.loss);
-    if (finder) finder->phase("backward");
-    out.gradients = tape.gradient(scaler.scale(out.loss), optimizer.parameters());
+    const Tensor value = loss(out.output, !loss.classifies && is_float(y.dtype()) ? as(y, dtype) : y);
+    if (value.numel() != 1)
+      fail(ErrorCode::shape_mismatch, "train: the loss is " + to_string(value.type()) + ", expected one element");
+    out.loss = as(reshape(value, {}), DType::f64);
+    out.applied = all_finite(value);
+    between(out);
+    out.gradients = tape.gradient(scaler.scale(value), optimizer.parameters());
     if (scaler.on()) out.applied = logical_and(out.applied, scaler.unscale(out.gradients));
     return out;
   }
@@ -82,12 +84,16 @@ struct Step::Impl {
     Backward b;
     {
       InterpreterScope scope(deferred);
-      b = forward_backward(in[kX], in[kY]);
+      // What depends on the loss alone is settled at once: a compiled step can then update each weight as
+      // soon as its gradient is there, and reuse the gradient's memory.
+      b = forward_backward(in[kX], in[kY], [&](const Backward& b) {
+        if (!scaler.on()) deferred.commit(b.applied);
+      });
     }
     const Tensor& applied = b.applied;
-    deferred.commit(applied);
+    if (scaler.on()) deferred.commit(applied);
 
-    std::vector<Tensor> out{as(b.loss, DType::f64), applied, b.output};
+    std::vector<Tensor> out{b.loss, applied, b.output};
     if (options.accumulates)
       for (size_t i = 0; i < accumulated.size(); ++i) {
         const Tensor before = accumulated[i].read();
@@ -202,7 +208,7 @@ std::string Step::find_nonfinite(const Tensor& x, const Tensor& y, int64_t itera
   InterpreterScope scope(finder);
   finder.look_at_input("x", x);
   finder.look_at_input("y", y);
-  impl_->forward_backward(x, y, &finder);
+  impl_->forward_backward(x, y, [&](const auto&) { finder.phase("backward"); });
   return finder.finding();
 }
 
