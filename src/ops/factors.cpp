@@ -20,11 +20,13 @@ class Parser {
     operands(text_.substr(arrow + 2), out, rule_.outputs);
     given.resize(rule_.factors.size(), 0);
     for (size_t f = 0; f < given.size(); ++f)
-      check(given[f] || rule_.factors[f].whole, fmt::format("splits '{}', which no input has", rule_.factors[f].name));
+      check(given[f] || rule_.factors[f].whole,
+            fmt::format("splits '{}', which no input has", rule_.factors[f].name));
     for (const auto* side : {&rule_.inputs, &rule_.outputs})
       for (const auto& operand : *side)
         for (int f : operand)
-          check(f == FactorRule::kOne || rule_.factors[size_t(f)].whole || std::ranges::count(operand, f) == 1,
+          check(f == FactorRule::kOne || rule_.factors[size_t(f)].whole ||
+                    std::ranges::count(operand, f) == 1,
                 "names a dimension twice in one operand");
     return std::move(rule_);
   }
@@ -51,11 +53,13 @@ class Parser {
     size_t at = 0;
     while ((at = group.find_first_not_of(' ', at)) < group.size()) {
       const size_t end = std::min(group.find(' ', at), group.size());
-      check(int(axes.size()) < type.shape.rank(), fmt::format("names more axes than {} has", to_string(type)));
+      check(int(axes.size()) < type.shape.rank(),
+            fmt::format("names more axes than {} has", to_string(type)));
       axes.push_back(dimension(group.substr(at, end - at), type.shape[int(axes.size())]));
       at = end;
     }
-    check(int(axes.size()) == type.shape.rank(), fmt::format("names fewer axes than {} has", to_string(type)));
+    check(int(axes.size()) == type.shape.rank(),
+          fmt::format("names fewer axes than {} has", to_string(type)));
     return axes;
   }
 
@@ -71,12 +75,18 @@ class Parser {
       rule_.factors.push_back({std::string(name), false, Combine::sum, length});
       found = rule_.factors.end() - 1;
     }
-    if (suffix == "!") found->whole = true;
-    else if (suffix == "^max") found->combine = Combine::max;
-    else if (suffix == "^min") found->combine = Combine::min;
-    else if (suffix == "^prod") found->combine = Combine::prod;
-    else check(suffix.empty(), fmt::format("has the unknown mark '{}'", suffix));
-    check(found->whole || found->length == length, fmt::format("gives '{}' two lengths, {} and {}", name, found->length, length));
+    if (suffix == "!")
+      found->whole = true;
+    else if (suffix == "^max")
+      found->combine = Combine::max;
+    else if (suffix == "^min")
+      found->combine = Combine::min;
+    else if (suffix == "^prod")
+      found->combine = Combine::prod;
+    else
+      check(suffix.empty(), fmt::format("has the unknown mark '{}'", suffix));
+    check(found->whole || found->length == length,
+          fmt::format("gives '{}' two lengths, {} and {}", name, found->length, length));
     return int(found - rule_.factors.begin());
   }
 
@@ -91,6 +101,8 @@ int FactorRule::axis_of(const std::vector<int>& operand, int factor) {
   return it == operand.end() ? -1 : int(it - operand.begin());
 }
 
-FactorRule parse_factors(std::string_view text, Types in, Types out) { return Parser(text).parse(in, out); }
+FactorRule parse_factors(std::string_view text, Types in, Types out) {
+  return Parser(text).parse(in, out);
+}
 
 }  // namespace cairn::ops

@@ -50,6 +50,21 @@ std::string axis_names(int rank, const std::vector<int>& whole) {
   return out;
 }
 
+std::string axis_names_with(int rank, int axis, const std::string& own) {
+  std::string out;
+  for (int i = 0; i < rank; ++i) out += (i ? " " : "") + (i == axis ? own : std::string(1, char('a' + i)));
+  return out;
+}
+
+std::string factors_where(int rank, const std::function<bool(int)>& shared) {
+  std::string from, to;
+  for (int i = 0; i < rank; ++i) {
+    from += shared(i) ? fmt::format("{} ", char('a' + i)) : fmt::format("x{}! ", i);
+    to += shared(i) ? fmt::format(" {}", char('a' + i)) : fmt::format(" y{}!", i);
+  }
+  return from + "->" + to;
+}
+
 std::string broadcast_factors(Types in, const Shape& out) {
   std::string text;
   for (size_t k = 0; k < in.size(); ++k) {

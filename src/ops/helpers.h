@@ -15,6 +15,10 @@ inline TypeList same_type(const TensorType& t) { return {t}; }
 
 // Letters for the axes of a shape: "a b c"; axes in `whole` get "!" (they must not be split).
 std::string axis_names(int rank, const std::vector<int>& whole = {});
+// The same, but `axis` has a name of its own: "a b x! d".
+std::string axis_names_with(int rank, int axis, const std::string& own);
+// "a x1! c -> a y1! c": axes for which shared(i) holds are the same on both sides, the others stay whole.
+std::string factors_where(int rank, const std::function<bool(int)>& shared);
 // Factors of a broadcasting elementwise operator: length-one axes print as "1".
 std::string broadcast_factors(Types in, const Shape& out);
 

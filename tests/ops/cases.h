@@ -25,23 +25,28 @@ struct Case {
   TypeList result_types() const { return op->infer(params, types()); }
   std::string describe() const {
     std::string text = op->name + params.to_string() + "(";
-    for (size_t i = 0; i < inputs.size(); ++i) text += (i ? ", " : "") + to_string(inputs[i].type());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      text += (i ? ", " : "") + to_string(inputs[i].type());
     return text + ")";
   }
 };
 
-inline const ArgSpec& argument(const OpDef& op, size_t i) { return op.inputs[std::min(i, op.inputs.size() - 1)]; }
+inline const ArgSpec& argument(const OpDef& op, size_t i) {
+  return op.inputs[std::min(i, op.inputs.size() - 1)];
+}
 
-// Values of a sample input as a dense tensor of `dtype`. Floats are distinct, also from those of the other
-// operands, and none is within 0.02 of 0.
-inline Tensor make_values(const SampleInput& sample, DType dtype, size_t operand, size_t operands, Random& random) {
+// Values of a sample input as a dense tensor of `dtype`. Floats are distinct, also from those of
+// the other operands, and none is within 0.02 of 0.
+inline Tensor make_values(const SampleInput& sample, DType dtype, size_t operand, size_t operands,
+                          Random& random) {
   const int64_t n = sample.type.numel();
   Tensor t = Tensor::uninitialized({dtype, sample.type.shape});
   std::vector<int64_t> slots(static_cast<size_t>(n));
   for (size_t k = 0; k < slots.size(); ++k) slots[k] = int64_t(k * operands + operand);
   random.shuffle(slots);
   double low = sample.low, high = sample.high;
-  if (is_float(sample.type.dtype) && !is_float(dtype)) low = -9, high = 9;  // a float sample as integers
+  if (is_float(sample.type.dtype) && !is_float(dtype))
+    low = -9, high = 9;  // a float sample as integers
   if (dtype == DType::u8) low = std::max(low, 0.0), high = std::max(high, low + 1);
   if (dtype == DType::boolean) low = 0, high = 2;
   visit_dtype(dtype, [&](auto tag) {
@@ -52,7 +57,8 @@ inline Tensor make_values(const SampleInput& sample, DType dtype, size_t operand
         to[k] = store_as<T>(int64_t(std::floor(random.uniform(low, high))));
         continue;
       }
-      double v = low + (double(slots[k]) + random.uniform(0.35, 0.65)) / double(n * int64_t(operands)) * (high - low);
+      double v = low + (double(slots[k]) + random.uniform(0.35, 0.65)) /
+                           double(n * int64_t(operands)) * (high - low);
       if (std::fabs(v) < 0.02) v += v < 0 ? -0.02 : 0.02;
       to[k] = store_as<T>(v);
     }
@@ -69,17 +75,21 @@ inline bool fits(const Case& c) {
   }
 }
 
-// The sample with its inputs as `dtype` where the argument takes it; nothing when none changes, unless `always`.
-inline std::optional<Case> as_dtype(const OpDef& op, const OpDef::Sample& sample, size_t key, std::optional<DType> dtype) {
+// The sample with its inputs as `dtype` where the argument takes it; nothing when none changes,
+// unless `always`.
+inline std::optional<Case> as_dtype(const OpDef& op, const OpDef::Sample& sample, size_t key,
+                                    std::optional<DType> dtype) {
   Case c{&op, sample.params, {}};
   Random random(hash(op.name), key);
   bool changed = !dtype;
   bool any_value = false;  // is there an input that is no index?
-  for (size_t i = 0; i < sample.inputs.size(); ++i) any_value = any_value || argument(op, i).dtypes != any_index;
+  for (size_t i = 0; i < sample.inputs.size(); ++i)
+    any_value = any_value || argument(op, i).dtypes != any_index;
   for (size_t i = 0; i < sample.inputs.size(); ++i) {
     const SampleInput& s = sample.inputs[i];
     DType d = s.type.dtype;
-    const bool index_like = argument(op, i).dtypes == any_index, convertible = d != DType::boolean && (!index_like || !any_value);
+    const bool index_like = argument(op, i).dtypes == any_index,
+               convertible = d != DType::boolean && (!index_like || !any_value);
     if (dtype && convertible && contains(argument(op, i).dtypes, *dtype)) {
       changed = changed || d != *dtype;
       d = *dtype;
@@ -94,7 +104,8 @@ inline std::optional<Case> as_dtype(const OpDef& op, const OpDef::Sample& sample
 
 inline std::vector<Case> cases(const OpDef& op) {
   std::vector<Case> list;
-  for (size_t i = 0; i < op.samples.size(); ++i) list.push_back(*as_dtype(op, op.samples[i], i, {}));
+  for (size_t i = 0; i < op.samples.size(); ++i)
+    list.push_back(*as_dtype(op, op.samples[i], i, {}));
   return list;
 }
 
@@ -104,7 +115,8 @@ inline std::vector<Case> all_cases(const OpDef& op) {
   for (size_t i = 0; i < op.samples.size(); ++i)
     for (DType d : kAllDTypes)
       if (auto c = as_dtype(op, op.samples[i], i, d)) list.push_back(std::move(*c));
-  if (op.fusion.kind == FusionClass::elementwise && !op.samples.empty() && !op.samples[0].inputs.empty()) {
+  if (op.fusion.kind == FusionClass::elementwise && !op.samples.empty() &&
+      !op.samples[0].inputs.empty()) {
     auto sample = op.samples[0];
     for (SampleInput& s : sample.inputs) s.type.shape = {2, 1, 3, 1, 2, 2};
     list.push_back(*as_dtype(op, sample, 100, {}));
@@ -158,7 +170,9 @@ inline Tensor transposed_storage(const Tensor& t) {
   const Shape dense = dense_strides(reversed);
   for (int i = shape.rank() - 1; i >= 0; --i) back.push_back(dense[i]);
   const RefTensor values = load(std::span(&t, 1))[0];
-  RefTensor moved{{t.dtype(), reversed}, std::vector<double>(values.f.size()), std::vector<int64_t>(values.i.size())};
+  RefTensor moved{{t.dtype(), reversed},
+                  std::vector<double>(values.f.size()),
+                  std::vector<int64_t>(values.i.size())};
   for (int64_t k = 0; k < t.numel(); ++k) {
     int64_t rest = k, to = 0;
     for (int i = shape.rank() - 1; i >= 0; rest /= shape[i--]) to += rest % shape[i] * back[i];

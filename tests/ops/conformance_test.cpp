@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite: every facet of every operator in the catalogue, checked against the others.
+// The conformance suite: every facet of every operator in the catalogue, checked against the
+// others.
 #include <cairn/autodiff.h>
 #include <cairn/graph.h>
 #include <gtest/gtest.h>
@@ -32,24 +33,31 @@ struct Tolerance {
 };
 Tolerance tolerance(const OpDef& op, DType d) {
   double t = 0;
-  if (d == DType::f64) t = 1e-11;
-  else if (d == DType::f32) t = 2e-5;
-  else if (d == DType::f16) t = 2e-3;
-  else if (d == DType::bf16) t = 1.6e-2;
+  if (d == DType::f64)
+    t = 1e-11;
+  else if (d == DType::f32)
+    t = 2e-5;
+  else if (d == DType::f16)
+    t = 2e-3;
+  else if (d == DType::bf16)
+    t = 1.6e-2;
   if (is_float(d) && d != DType::f64) t = std::max(t, op.tolerance);
   return {t};
 }
 
 // The first place where two values differ; "" when they agree.
 std::string difference(const RefTensor& got, const RefTensor& expected, Tolerance t) {
-  if (got.type != expected.type) return fmt::format("{} instead of {}", to_string(got.type), to_string(expected.type));
+  if (got.type != expected.type)
+    return fmt::format("{} instead of {}", to_string(got.type), to_string(expected.type));
   double scale = 1;
   for (double v : expected.f)
     if (std::isfinite(v)) scale = std::max(scale, std::fabs(v));
   for (int64_t k = 0; k < got.numel(); ++k) {
     const double a = got.at(k), b = expected.at(k);
-    const bool same = a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= t.relative * scale;
-    if (!same) return fmt::format("element {} of {} is {}, expected {}", k, to_string(got.type), a, b);
+    const bool same =
+        a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= t.relative * scale;
+    if (!same)
+      return fmt::format("element {} of {} is {}, expected {}", k, to_string(got.type), a, b);
   }
   return {};
 }
@@ -60,11 +68,13 @@ RefTensor rounded(const RefTensor& t) {
   return load(std::span(&stored, 1))[0];
 }
 
-void expect_agree(const Case& c, std::span<const Tensor> got, std::span<const RefTensor> expected, std::string_view what) {
+void expect_agree(const Case& c, std::span<const Tensor> got, std::span<const RefTensor> expected,
+                  std::string_view what) {
   ASSERT_EQ(got.size(), expected.size()) << c.describe();
   const auto values = load(got);
   for (size_t i = 0; i < got.size(); ++i)
-    EXPECT_EQ(difference(values[i], rounded(expected[i]), tolerance(*c.op, expected[i].type.dtype)), "")
+    EXPECT_EQ(difference(values[i], rounded(expected[i]), tolerance(*c.op, expected[i].type.dtype)),
+              "")
         << what << " of " << c.describe() << ", output " << i;
 }
 
@@ -84,10 +94,12 @@ TEST_P(Conformance, infers_types_it_declares) {
     const TypeList out = c.result_types();
     const bool variadic = !op().outputs.empty() && op().outputs.back().variadic;
     const size_t most = op().outputs.size(), least = most - op().outputs.back().optional;
-    EXPECT_TRUE(out.size() >= least && (variadic || out.size() <= most)) << c.describe() << " gives " << out.size();
+    EXPECT_TRUE(out.size() >= least && (variadic || out.size() <= most))
+        << c.describe() << " gives " << out.size();
     for (size_t i = 0; i < out.size(); ++i) {
       const ArgSpec& spec = op().outputs[std::min(i, op().outputs.size() - 1)];
-      EXPECT_TRUE(contains(spec.dtypes, out[i].dtype)) << c.describe() << " gives " << to_string(out[i]);
+      EXPECT_TRUE(contains(spec.dtypes, out[i].dtype))
+          << c.describe() << " gives " << to_string(out[i]);
     }
   }
 }
@@ -101,7 +113,8 @@ TEST_P(Conformance, reference_fills_its_outputs_and_repeats_itself) {
       EXPECT_EQ(a[i].type, types[i]);
       EXPECT_EQ(a[i].f.size(), a[i].is_float() ? size_t(a[i].numel()) : 0u) << c.describe();
       EXPECT_EQ(a[i].i.size(), a[i].is_float() ? 0u : size_t(a[i].numel())) << c.describe();
-      EXPECT_TRUE(a[i].f == b[i].f || std::ranges::any_of(a[i].f, [](double v) { return v != v; })) << c.describe();
+      EXPECT_TRUE(a[i].f == b[i].f || std::ranges::any_of(a[i].f, [](double v) { return v != v; }))
+          << c.describe();
       EXPECT_EQ(a[i].i, b[i].i) << c.describe();
     }
   }
@@ -128,7 +141,8 @@ TEST_P(Conformance, eager_calls_give_the_reference_for_any_strides) {
   }
 }
 
-// Memory with marks behind it, so that a kernel that writes too far is seen; NaN where nobody wrote.
+// Memory with marks behind it, so that a kernel that writes too far is seen; NaN where nobody
+// wrote.
 class Guarded {
  public:
   explicit Guarded(size_t bytes) : bytes_(bytes), storage_(Storage::allocate(bytes + kMarks)) {
@@ -157,10 +171,12 @@ struct RunOptions {
 };
 
 // The results of a kernel; nothing when it refuses.
-std::optional<std::vector<Tensor>> run_kernel(const Kernel& kernel, const Case& c, RunOptions options) {
+std::optional<std::vector<Tensor>> run_kernel(const Kernel& kernel, const Case& c,
+                                              RunOptions options) {
   const TypeList in_types = c.types(), out_types = c.result_types();
   const std::vector<std::optional<Layout>> open(options.settled ? 0 : in_types.size());
-  const KernelRequest request{*c.op, c.params, in_types, out_types, open, options.threads, options.deterministic};
+  const KernelRequest request{
+      *c.op, c.params, in_types, out_types, open, options.threads, options.deterministic};
   OfferResult result = kernel.offer(request);
   if (auto* refusal = std::get_if<Refusal>(&result)) {
     EXPECT_FALSE(refusal->reason.empty()) << kernel.name << " refuses without a reason";
@@ -170,7 +186,9 @@ std::optional<std::vector<Tensor>> run_kernel(const Kernel& kernel, const Case& 
   if (options.in_place >= int(offer.in_place.size())) return std::nullopt;
   const auto prepared = kernel.prepare(request, offer);
   std::vector<std::unique_ptr<Guarded>> memory;
-  const auto allocate = [&](size_t bytes) { return memory.emplace_back(std::make_unique<Guarded>(bytes))->data(); };
+  const auto allocate = [&](size_t bytes) {
+    return memory.emplace_back(std::make_unique<Guarded>(bytes))->data();
+  };
   std::vector<const void*> in;
   std::vector<void*> out;
   for (size_t i = 0; i < in_types.size(); ++i) {
@@ -181,7 +199,8 @@ std::optional<std::vector<Tensor>> run_kernel(const Kernel& kernel, const Case& 
   out.resize(out_types.size());
   if (options.in_place >= 0)  // each input and output in one pair at most
     for (size_t k = 0; k < offer.in_place.size(); ++k) {
-      const auto [from, to] = offer.in_place[(k + size_t(options.in_place)) % offer.in_place.size()];
+      const auto [from, to] =
+          offer.in_place[(k + size_t(options.in_place)) % offer.in_place.size()];
       void* shared = const_cast<void*>(in[size_t(from)]);
       if (!out[size_t(to)] && !std::ranges::count(out, shared)) out[size_t(to)] = shared;
     }
@@ -204,14 +223,16 @@ TEST_P(Conformance, kernels_give_the_reference) {
     int accepted = 0;
     for (const Case& c : all_cases(op())) {
       const auto expected = run_reference(op(), c.params, load(c.inputs));
-      std::vector<RunOptions> runs{{}, {.threads = 2}, {.threads = 2, .deterministic = true}, {.settled = false}};
+      std::vector<RunOptions> runs{
+          {}, {.threads = 2}, {.threads = 2, .deterministic = true}, {.settled = false}};
       for (int pair = 0; pair < 8; ++pair) runs.push_back({.threads = 2, .in_place = pair});
       for (const RunOptions& options : runs)
         if (const auto got = run_kernel(*kernel, c, options)) {
           ++accepted;
-          expect_agree(c, *got, expected, fmt::format("{} ({} threads{}{})", kernel->name, options.threads,
-                                                      options.deterministic ? ", deterministic" : "",
-                                                      options.in_place >= 0 ? ", in place" : ""));
+          expect_agree(c, *got, expected,
+                       fmt::format("{} ({} threads{}{})", kernel->name, options.threads,
+                                   options.deterministic ? ", deterministic" : "",
+                                   options.in_place >= 0 ? ", in place" : ""));
         }
     }
     EXPECT_GT(accepted, 0) << kernel->name << " refuses every sample";
@@ -223,11 +244,13 @@ TEST_P(Conformance, views_show_the_reference) {
   int shown = 0;
   for (const Case& c : all_cases(op())) {
     const auto expected = run_reference(op(), c.params, load(c.inputs));
-    for (const Tensor& x : {c.inputs[0], transposed_storage(c.inputs[0]), spaced_storage(c.inputs[0])}) {
+    for (const Tensor& x :
+         {c.inputs[0], transposed_storage(c.inputs[0]), spaced_storage(c.inputs[0])}) {
       const auto view = op().view(c.params, {x.shape(), x.strides(), x.offset()}, c.types());
       if (!view) continue;
       ++shown;
-      const Tensor seen = Tensor::view(x.storage(), {x.dtype(), view->shape}, view->strides, view->offset);
+      const Tensor seen =
+          Tensor::view(x.storage(), {x.dtype(), view->shape}, view->strides, view->offset);
       expect_agree(c, std::span(&seen, 1), expected, "view");
     }
   }
@@ -270,7 +293,8 @@ double weighed(const std::vector<RefTensor>& out) {
 Tensor weighed(const std::vector<Tensor>& out) {
   Tensor total = Tensor::scalar(0, DType::f64);
   for (size_t k = 0; k < out.size(); ++k)
-    if (is_float(out[k].dtype())) total = total + sum(cast(out[k], DType::f64) * weights(out[k].shape(), k));
+    if (is_float(out[k].dtype()))
+      total = total + sum(cast(out[k], DType::f64) * weights(out[k].shape(), k));
   return total;
 }
 
@@ -297,7 +321,8 @@ constexpr double kStep = 1e-5;
 
 // Compares a gradient with the central differences of a function of the case's inputs.
 template <class Function>
-void expect_slopes(const Case& c, size_t input, const Tensor& gradient, double tolerance, const char* what, Function&& f) {
+void expect_slopes(const Case& c, size_t input, const Tensor& gradient, double tolerance,
+                   const char* what, Function&& f) {
   const auto slopes = gradient.to_doubles();
   double scale = 1;
   for (double s : slopes) scale = std::max(scale, std::fabs(s));
@@ -312,7 +337,8 @@ void expect_slopes(const Case& c, size_t input, const Tensor& gradient, double t
     const double below = f(in);
     in[input].f[k] = x;
     ASSERT_NEAR(slopes[k], (above - below) / (2 * kStep), tolerance * scale)
-        << what << " of " << c.describe() << " for input " << input << ", element " << k << ", x = " << x;
+        << what << " of " << c.describe() << " for input " << input << ", element " << k
+        << ", x = " << x;
   }
 }
 
@@ -326,7 +352,8 @@ TEST_P(Conformance, gradient_matches_differences) {
       ASSERT_EQ(g[s].type(), c.inputs[sources[s]].type()) << c.describe();
       // The same when only this one is wanted.
       const Tensor alone = gradient(c, {sources[s]})[0];
-      EXPECT_EQ(difference(load(std::span(&alone, 1))[0], load(std::span(&g[s], 1))[0], {1e-12}), "")
+      EXPECT_EQ(difference(load(std::span(&alone, 1))[0], load(std::span(&g[s], 1))[0], {1e-12}),
+                "")
           << "gradient wanted for input " << sources[s] << " alone, of " << c.describe();
       if (op().name == "stop_gradient") {
         for (double v : g[s].to_doubles()) EXPECT_EQ(v, 0);
@@ -345,7 +372,8 @@ const std::map<std::string, std::string> kFirstOrderOnly{};
 
 TEST_P(Conformance, second_order_matches_differences) {
   if (!op().gradient && !op().decompose) GTEST_SKIP() << "no gradient: " << op().no_gradient_reason;
-  if (const auto it = kFirstOrderOnly.find(op().name); it != kFirstOrderOnly.end()) GTEST_SKIP() << it->second;
+  if (const auto it = kFirstOrderOnly.find(op().name); it != kFirstOrderOnly.end())
+    GTEST_SKIP() << it->second;
   if (op().name == "stop_gradient") GTEST_SKIP() << "stops it";
   for (const Case& c : f64_cases(op())) {
     const auto sources = float_inputs(c);
@@ -357,18 +385,20 @@ TEST_P(Conformance, second_order_matches_differences) {
       second = outer.gradient(weighed(gradient(c, sources)), watched);
     }
     for (size_t s = 0; s < sources.size(); ++s)
-      expect_slopes(c, sources[s], second[s], 2e-5, "second-order gradient", [&](const std::vector<RefTensor>& in) {
-        Case moved = c;
-        for (size_t i = 0; i < in.size(); ++i) moved.inputs[i] = store(in[i]);
-        return weighed(load(gradient(moved, sources)));
-      });
+      expect_slopes(c, sources[s], second[s], 2e-5, "second-order gradient",
+                    [&](const std::vector<RefTensor>& in) {
+                      Case moved = c;
+                      for (size_t i = 0; i < in.size(); ++i) moved.inputs[i] = store(in[i]);
+                      return weighed(load(gradient(moved, sources)));
+                    });
   }
 }
 
 // Gives a gradient rule what the operator declares, and notes what it looks at.
 class WatchedSaved : public Saved {
  public:
-  WatchedSaved(const Case& c, std::vector<Tensor> outputs) : case_(c), outputs_(std::move(outputs)) {
+  WatchedSaved(const Case& c, std::vector<Tensor> outputs)
+      : case_(c), outputs_(std::move(outputs)) {
     for (const Tensor& t : c.inputs) in_.push_back(t.type());
     for (const Tensor& t : outputs_) out_.push_back(t.type());
   }
@@ -383,8 +413,10 @@ class WatchedSaved : public Saved {
  private:
   Tensor look(bool is_output, int i) const {
     bool declared = false;
-    for (const SavedRef& ref : case_.op->saves) declared = declared || (ref.is_output == is_output && ref.index == i);
-    EXPECT_TRUE(declared) << "looks at " << (is_output ? "output " : "input ") << i << ", which `saves` does not name";
+    for (const SavedRef& ref : case_.op->saves)
+      declared = declared || (ref.is_output == is_output && ref.index == i);
+    EXPECT_TRUE(declared) << "looks at " << (is_output ? "output " : "input ") << i
+                          << ", which `saves` does not name";
     seen.insert({is_output, i});
     const auto& from = is_output ? outputs_ : case_.inputs;
     return size_t(i) < from.size() ? from[size_t(i)] : Tensor();  // an optional input
@@ -401,7 +433,8 @@ TEST_P(Conformance, gradient_looks_at_what_it_saves_and_no_more) {
     return;
   }
   std::set<std::pair<bool, int>> seen, declared;
-  for (const SavedRef& ref : op().saves) EXPECT_TRUE(declared.insert({ref.is_output, ref.index}).second) << "saved twice";
+  for (const SavedRef& ref : op().saves)
+    EXPECT_TRUE(declared.insert({ref.is_output, ref.index}).second) << "saved twice";
   for (const Case& c : cases(op())) {
     if (float_inputs(c).empty()) continue;
     WatchedSaved saved(c, apply(op(), c.inputs, c.params));
@@ -423,7 +456,8 @@ TEST_P(Conformance, parameters_print_and_parse) {
     EXPECT_EQ(op().make_params(c.params.values()).hash(), c.params.hash());
     Graph graph;
     std::vector<ValueId> inputs;
-    for (size_t i = 0; i < c.inputs.size(); ++i) inputs.push_back(graph.add_input(c.inputs[i].type(), fmt::format("in{}", i)));
+    for (size_t i = 0; i < c.inputs.size(); ++i)
+      inputs.push_back(graph.add_input(c.inputs[i].type(), fmt::format("in{}", i)));
     graph.outputs = graph.add_node(op(), inputs, c.params);
     const std::string text = print(graph, true);
     const GraphPtr parsed = parse_graph(text);
@@ -464,10 +498,14 @@ void put_part(RefTensor& whole, const RefTensor& part, int axis, int64_t begin) 
 template <class T>
 T combined(ops::Combine how, T a, T b) {
   switch (how) {
-    case ops::Combine::sum: return a + b;
-    case ops::Combine::max: return std::max(a, b);
-    case ops::Combine::min: return std::min(a, b);
-    case ops::Combine::prod: return a * b;
+    case ops::Combine::sum:
+      return a + b;
+    case ops::Combine::max:
+      return std::max(a, b);
+    case ops::Combine::min:
+      return std::min(a, b);
+    case ops::Combine::prod:
+      return a * b;
   }
   return a;
 }
@@ -500,9 +538,12 @@ TEST_P(Conformance, factors_hold_when_inputs_are_sliced) {
             const int axis = ops::FactorRule::axis_of(rule.outputs[k], int(f));
             TensorType expected = whole[k].type;
             if (axis >= 0) expected.shape[axis] = end - begin;
-            ASSERT_EQ(part[k].type, expected) << text << ", part of " << factor.name << ", " << c.describe();
-            if (axis >= 0) put_part(together[k], part[k], axis, begin);
-            else if (p == 0) together[k] = part[k];
+            ASSERT_EQ(part[k].type, expected)
+                << text << ", part of " << factor.name << ", " << c.describe();
+            if (axis >= 0)
+              put_part(together[k], part[k], axis, begin);
+            else if (p == 0)
+              together[k] = part[k];
             else {
               for (size_t e = 0; e < part[k].f.size(); ++e)
                 together[k].f[e] = combined(factor.combine, together[k].f[e], part[k].f[e]);
@@ -513,7 +554,8 @@ TEST_P(Conformance, factors_hold_when_inputs_are_sliced) {
         }
         for (size_t k = 0; k < whole.size(); ++k)
           EXPECT_EQ(difference(together[k], whole[k], {1e-9}), "")
-              << "\"" << text << "\" split along " << factor.name << " into " << parts << ", " << c.describe();
+              << "\"" << text << "\" split along " << factor.name << " into " << parts << ", "
+              << c.describe();
       }
     }
   }
@@ -530,7 +572,8 @@ TEST_P(Conformance, cost_counts_traffic_and_arithmetic) {
     EXPECT_GE(cost.bytes, written) << c.describe();
     EXPECT_TRUE(std::isfinite(cost.flops) && cost.flops >= 0) << c.describe();
     if (cost.flops > 0) continue;
-    // No arithmetic: then every element is one of the inputs', or a constant that the parameters give.
+    // No arithmetic: then every element is one of the inputs', or a constant that the parameters
+    // give.
     const auto loaded = load(c.inputs);
     std::set<double> known{0, 1};
     for (const RefTensor& t : loaded)
@@ -547,8 +590,8 @@ TEST_P(Conformance, cost_counts_traffic_and_arithmetic) {
 // ---- errors ----
 
 // Runs a wrong call: it must not be let through in silence as our own fault.
-void expect_typed_error(const OpDef& op, const std::vector<Tensor>& inputs, const Params& params, bool must_fail,
-                        const std::string& what) {
+void expect_typed_error(const OpDef& op, const std::vector<Tensor>& inputs, const Params& params,
+                        bool must_fail, const std::string& what) {
   try {
     apply(op, inputs, params, {"user.cpp", 7});
     EXPECT_FALSE(must_fail) << what << ": accepted";
@@ -556,7 +599,8 @@ void expect_typed_error(const OpDef& op, const std::vector<Tensor>& inputs, cons
     EXPECT_TRUE(e.code() == ErrorCode::invalid_argument || e.code() == ErrorCode::shape_mismatch ||
                 e.code() == ErrorCode::dtype_unsupported)
         << what << ": " << e.what();
-    EXPECT_TRUE(e.message().starts_with(op.name)) << what << ": does not name the operator: " << e.what();
+    EXPECT_TRUE(e.message().starts_with(op.name))
+        << what << ": does not name the operator: " << e.what();
     EXPECT_NE(e.message().find("got "), std::string::npos) << what << ": " << e.what();
     EXPECT_NE(e.message().find("expected "), std::string::npos) << what << ": " << e.what();
     EXPECT_EQ(e.frames().size() ? e.frames()[0] : "", "user.cpp:7") << what;
@@ -570,7 +614,8 @@ TEST_P(Conformance, wrong_inputs_give_typed_errors) {
       if (!op().inputs.back().optional || c.inputs.size() == op().inputs.size()) {
         auto fewer = c.inputs;
         fewer.resize(op().inputs.size() - 1 - op().inputs.back().optional);
-        if (!op().inputs.back().optional || !fewer.empty()) expect_typed_error(op(), fewer, c.params, true, call + " with too few inputs");
+        if (!op().inputs.back().optional || !fewer.empty())
+          expect_typed_error(op(), fewer, c.params, true, call + " with too few inputs");
       }
     }
     if (op().inputs.empty() || !op().inputs.back().variadic) {
@@ -581,7 +626,8 @@ TEST_P(Conformance, wrong_inputs_give_typed_errors) {
     for (size_t i = 0; i < c.inputs.size(); ++i) {
       auto inputs = c.inputs;
       inputs[i] = {};
-      expect_typed_error(op(), inputs, c.params, true, fmt::format("{} with input {} undefined", call, i));
+      expect_typed_error(op(), inputs, c.params, true,
+                         fmt::format("{} with input {} undefined", call, i));
       for (DType d : kAllDTypes) {
         inputs[i] = Tensor::full({d, c.inputs[i].shape()}, 0);
         expect_typed_error(op(), inputs, c.params, !contains(argument(op(), i).dtypes, d),
@@ -598,8 +644,9 @@ TEST_P(Conformance, wrong_inputs_give_typed_errors) {
         }
       for (const Shape& s : shapes) {
         inputs[i] = Tensor::full({c.inputs[i].dtype(), s}, 1);
-        expect_typed_error(op(), inputs, c.params, false,
-                           fmt::format("{} with input {} as {}", call, i, to_string(inputs[i].type())));
+        expect_typed_error(
+            op(), inputs, c.params, false,
+            fmt::format("{} with input {} as {}", call, i, to_string(inputs[i].type())));
       }
     }
   }
@@ -631,10 +678,12 @@ TEST_P(Conformance, onnx_mapping_reads_what_it_writes) {
     const auto expected = run_reference(op(), c.params, load(c.inputs));
     TypeList types;
     for (const auto& t : expected) types.push_back(t.type);
-    ASSERT_EQ(op().infer(*params, c.types()), types) << c.describe() << " read as " << params->to_string();
+    ASSERT_EQ(op().infer(*params, c.types()), types)
+        << c.describe() << " read as " << params->to_string();
     const auto got = run_reference(op(), *params, load(c.inputs));
     for (size_t i = 0; i < got.size(); ++i)
-      EXPECT_EQ(difference(rounded(got[i]), rounded(expected[i]), tolerance(op(), got[i].type.dtype)), "")
+      EXPECT_EQ(
+          difference(rounded(got[i]), rounded(expected[i]), tolerance(op(), got[i].type.dtype)), "")
           << c.describe() << " read as " << params->to_string();
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the catalogue says of ONNX, held against the specification itself: the schemas of opset 17 in libonnx.
+// What the catalogue says of ONNX, held against the specification itself: the schemas of opset 17
+// in libonnx.
 #include <cairn/ops.h>
 #include <gtest/gtest.h>
 #include <onnx/defs/schema.h>
@@ -14,9 +15,9 @@ constexpr int kOpset = 17;
 class OnnxSchema : public testing::TestWithParam<const OpDef*> {};
 
 onnx::AttributeProto::AttributeType kind(const OnnxValue& value) {
-  constexpr onnx::AttributeProto::AttributeType kinds[]{onnx::AttributeProto::INT, onnx::AttributeProto::FLOAT,
-                                                        onnx::AttributeProto::STRING, onnx::AttributeProto::INTS,
-                                                        onnx::AttributeProto::FLOATS};
+  constexpr onnx::AttributeProto::AttributeType kinds[]{
+      onnx::AttributeProto::INT, onnx::AttributeProto::FLOAT, onnx::AttributeProto::STRING,
+      onnx::AttributeProto::INTS, onnx::AttributeProto::FLOATS};
   return kinds[value.index()];
 }
 
@@ -35,11 +36,13 @@ TEST_P(OnnxSchema, mapping_follows_the_specification) {
     }
     for (const OnnxAttribute& a : call.attributes) {
       const auto it = schema->attributes().find(a.name);
-      ASSERT_NE(it, schema->attributes().end()) << op.onnx.op_type << " has no attribute " << a.name;
+      ASSERT_NE(it, schema->attributes().end())
+          << op.onnx.op_type << " has no attribute " << a.name;
       EXPECT_EQ(it->second.type, kind(a.value)) << op.onnx.op_type << "." << a.name;
     }
     for (const auto& [name, attribute] : schema->attributes())
-      EXPECT_TRUE(!attribute.required || call.find(name)) << op.onnx.op_type << " needs the attribute " << name;
+      EXPECT_TRUE(!attribute.required || call.find(name))
+          << op.onnx.op_type << " needs the attribute " << name;
     int inputs = int(c.inputs.size());
     for (const auto& [position, tensor] : call.constants) inputs = std::max(inputs, position + 1);
     EXPECT_GE(inputs, schema->min_input()) << c.describe();
@@ -49,12 +52,15 @@ TEST_P(OnnxSchema, mapping_follows_the_specification) {
 
     // Dtypes of operands, against the type constraints ("T" → tensor(float), …); constants too.
     const auto check = [&](int position, DType dtype) {
-      const auto& formal = schema->inputs()[std::min(size_t(position), schema->inputs().size() - 1)];
-      constexpr const char* names[]{"double", "float", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"};
+      const auto& formal =
+          schema->inputs()[std::min(size_t(position), schema->inputs().size() - 1)];
+      constexpr const char* names[]{"double", "float", "float16", "bfloat16", "int64",
+                                    "int32",  "int16", "int8",    "uint8",    "bool"};
       const std::string type = fmt::format("tensor({})", names[size_t(dtype)]);
       bool allowed = false;
       for (const auto* t : formal.GetTypes()) allowed = allowed || *t == type;
-      EXPECT_TRUE(allowed) << op.onnx.op_type << " does not take " << type << " as " << formal.GetName();
+      EXPECT_TRUE(allowed) << op.onnx.op_type << " does not take " << type << " as "
+                           << formal.GetName();
     };
     for (size_t i = 0; i < c.inputs.size(); ++i) check(int(i), c.inputs[i].dtype());
     for (const auto& [position, tensor] : call.constants) check(position, tensor.dtype());

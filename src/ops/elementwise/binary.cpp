@@ -12,8 +12,10 @@ namespace ops {
 OpDef binary(Binary b, const char* file) {
   std::vector<SampleOf<NoParams>> samples;
   const auto add_sample = [&](const Shape& x, const Shape& y) {
-    if (b.dtypes == boolean_only) samples.push_back({{boolean(x), boolean(y)}});
-    else samples.push_back({{f32(x, b.low, b.high), f32(y)}});
+    if (b.dtypes == boolean_only)
+      samples.push_back({{boolean(x), boolean(y)}});
+    else
+      samples.push_back({{f32(x, b.low, b.high), f32(y)}});
   };
   for (auto& [x, y] : std::initializer_list<std::pair<Shape, Shape>>{
            {{2, 3}, {2, 3}}, {{4, 1, 5}, {3, 1}}, {{}, {2, 3}}, {{3, 2}, {}}, {{0, 5}, {5}}})
@@ -28,20 +30,27 @@ OpDef binary(Binary b, const char* file) {
             check_same_dtype(in, {"a", "b"});
             return TypeList{{result.value_or(in[0].dtype), broadcast_inputs(in, {"a", "b"})}};
           },
-      .factors = [](auto&, Types in) { return broadcast_factors(in, broadcast(in[0].shape, in[1].shape)); },
+      .factors =
+          [](auto&, Types in) {
+            return broadcast_factors(in, broadcast(in[0].shape, in[1].shape));
+          },
       .reference =
           [real = b.real, integer = b.integer](auto&, RefIn in, RefOut out) {
             const BroadcastIndex a(in[0].shape(), out[0].shape()), b(in[1].shape(), out[0].shape());
             for (int64_t k = 0; k < out[0].numel(); ++k) {
               const auto x = size_t(a(k)), y = size_t(b(k));
-              if (!in[0].is_float()) out[0].i[size_t(k)] = integer(in[0].i[x], in[1].i[y]);
-              else if (out[0].is_float()) out[0].f[size_t(k)] = real(in[0].f[x], in[1].f[y]);
-              else out[0].i[size_t(k)] = real(in[0].f[x], in[1].f[y]) != 0;
+              if (!in[0].is_float())
+                out[0].i[size_t(k)] = integer(in[0].i[x], in[1].i[y]);
+              else if (out[0].is_float())
+                out[0].f[size_t(k)] = real(in[0].f[x], in[1].f[y]);
+              else
+                out[0].i[size_t(k)] = real(in[0].f[x], in[1].f[y]) != 0;
             }
           },
       .saves = std::move(b.saves),
       .gradient = std::move(b.gradient),
-      .cost = [flops = b.flops](auto&, Types in, Types out) { return elementwise_cost(in, out, flops); },
+      .cost = [flops = b.flops](auto&, Types in,
+                                Types out) { return elementwise_cost(in, out, flops); },
       .fusion = elementwise(),
       .onnx = std::move(b.onnx),
       .samples = std::move(samples),
@@ -83,7 +92,8 @@ extern const OpDef add_op = binary({
     .saves = none("linear"),
     .gradient =
         [](auto&, const Saved& s, std::span<const Tensor> dy) {
-          return pair(s, [&] { return dy[0]; }, [&] { return dy[0]; });
+          return pair(
+              s, [&] { return dy[0]; }, [&] { return dy[0]; });
         },
     .onnx = onnx_plain("Add", 14),
 });
@@ -95,7 +105,8 @@ extern const OpDef sub_op = binary({
     .saves = none("linear"),
     .gradient =
         [](auto&, const Saved& s, std::span<const Tensor> dy) {
-          return pair(s, [&] { return dy[0]; }, [&] { return -dy[0]; });
+          return pair(
+              s, [&] { return dy[0]; }, [&] { return -dy[0]; });
         },
     .onnx = onnx_plain("Sub", 14),
 });
@@ -107,7 +118,8 @@ extern const OpDef mul_op = binary({
     .saves = {input(0), input(1)},
     .gradient =
         [](auto&, const Saved& s, std::span<const Tensor> dy) {
-          return pair(s, [&] { return dy[0] * s.input(1); }, [&] { return dy[0] * s.input(0); });
+          return pair(
+              s, [&] { return dy[0] * s.input(1); }, [&] { return dy[0] * s.input(0); });
         },
     .onnx = onnx_plain("Mul", 14),
 });
@@ -116,12 +128,16 @@ extern const OpDef div_op = binary({
     .name = "div",
     .real = [](double a, double b) { return a / b; },
     // By −1 it is a negation, which wraps where the quotient would not fit.
-    .integer = [](int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? int64_t(-uint64_t(a)) : a / b; },
+    .integer = [](int64_t a,
+                  int64_t b) { return b == 0    ? 0
+                                      : b == -1 ? int64_t(-uint64_t(a))
+                                                : a / b; },
     .saves = {input(1), output(0)},
     .gradient =
         [](auto&, const Saved& s, std::span<const Tensor> dy) {
           const Tensor da = dy[0] / s.input(1);
-          return pair(s, [&] { return da; }, [&] { return -da * s.output(0); });
+          return pair(
+              s, [&] { return da; }, [&] { return -da * s.output(0); });
         },
     .onnx = onnx_plain("Div", 14),
 });
@@ -157,7 +173,9 @@ extern const OpDef maximum_op = binary({
     .gradient =
         [](auto&, const Saved& s, std::span<const Tensor> dy) {
           const Tensor a = s.input(0), b = s.input(1), ties = equal(a, b);
-          return pair(s, [&] { return to_winner(a > b, ties, dy[0]); }, [&] { return to_winner(a < b, ties, dy[0]); });
+          return pair(
+              s, [&] { return to_winner(a > b, ties, dy[0]); },
+              [&] { return to_winner(a < b, ties, dy[0]); });
         },
     .onnx = onnx_plain("Max", 13),
 });
@@ -170,7 +188,9 @@ extern const OpDef minimum_op = binary({
     .gradient =
         [](auto&, const Saved& s, std::span<const Tensor> dy) {
           const Tensor a = s.input(0), b = s.input(1), ties = equal(a, b);
-          return pair(s, [&] { return to_winner(a < b, ties, dy[0]); }, [&] { return to_winner(a > b, ties, dy[0]); });
+          return pair(
+              s, [&] { return to_winner(a < b, ties, dy[0]); },
+              [&] { return to_winner(a > b, ties, dy[0]); });
         },
     .onnx = onnx_plain("Min", 13),
 });
@@ -178,8 +198,10 @@ extern const OpDef minimum_op = binary({
 }  // namespace ops
 
 std::pair<Tensor, Tensor> matched(const Arg& a, const Arg& b) {
-  if (a.is_number() && !b.is_number() && b.tensor()) return {a.tensor(b.tensor().dtype()), b.tensor()};
-  if (b.is_number() && !a.is_number() && a.tensor()) return {a.tensor(), b.tensor(a.tensor().dtype())};
+  if (a.is_number() && !b.is_number() && b.tensor())
+    return {a.tensor(b.tensor().dtype()), b.tensor()};
+  if (b.is_number() && !a.is_number() && a.tensor())
+    return {a.tensor(), b.tensor(a.tensor().dtype())};
   return {a.tensor(), b.tensor()};
 }
 

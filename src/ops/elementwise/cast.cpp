@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cast: float → integer truncates and clamps to the range (NaN → 0), integer → integer wraps, bool is x ≠ 0.
+// Cast: float → integer truncates and clamps to the range (NaN → 0), integer → integer wraps, bool
+// is x ≠ 0.
 #include "ops/catalog.h"
 #include "ops/helpers.h"
 
@@ -21,14 +22,21 @@ extern const OpDef cast_op = define(OpSpec<CastParams>{
     .name = "cast",
     .inputs = {{"x"}},
     .outputs = {{"y"}},
-    .infer = [](auto& p, Types in) { return TypeList{{p.dtype, in[0].shape}}; },
+    .infer =
+        [](auto& p, Types in) {
+          return TypeList{{p.dtype, in[0].shape}};
+        },
     .factors = [](auto&, Types in) { return broadcast_factors(in, in[0].shape); },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
           for (int64_t k = 0; k < in[0].numel(); ++k)
-            if (is_float(p.dtype)) out[0].f[size_t(k)] = in[0].at(k);
-            else if (in[0].is_float()) out[0].i[size_t(k)] = to_integer(in[0].f[size_t(k)], p.dtype);
-            else out[0].i[size_t(k)] = p.dtype == DType::boolean ? in[0].i[size_t(k)] != 0 : in[0].i[size_t(k)];
+            if (is_float(p.dtype))
+              out[0].f[size_t(k)] = in[0].at(k);
+            else if (in[0].is_float())
+              out[0].i[size_t(k)] = to_integer(in[0].f[size_t(k)], p.dtype);
+            else
+              out[0].i[size_t(k)] =
+                  p.dtype == DType::boolean ? in[0].i[size_t(k)] != 0 : in[0].i[size_t(k)];
         },
     .saves = none("linear"),
     .gradient =
@@ -38,18 +46,21 @@ extern const OpDef cast_op = define(OpSpec<CastParams>{
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 1); },
     .fusion = elementwise(),
-    .onnx = OnnxMapping<CastParams>{"Cast", 13,
-                                    [](auto& p, Types) {
-                                      return OnnxCall{{{"to", kOnnxTypes[size_t(p.dtype)]}}, {}};
-                                    },
-                                    [](const OnnxCall& c, Types) -> std::optional<CastParams> {
-                                      const int64_t to = c.integer("to", 0);
-                                      for (DType d : kAllDTypes)
-                                        if (kOnnxTypes[size_t(d)] == to) return CastParams{d};
-                                      fail(ErrorCode::unsupported,
-                                           fmt::format("cast: attribute to: got ONNX element type {}, expected a "
-                                                       "float, signed integer, uint8 or bool type", to));
-                                    }},
+    .onnx =
+        OnnxMapping<CastParams>{
+            "Cast", 13,
+            [](auto& p, Types) {
+              return OnnxCall{{{"to", kOnnxTypes[size_t(p.dtype)]}}, {}};
+            },
+            [](const OnnxCall& c, Types) -> std::optional<CastParams> {
+              const int64_t to = c.integer("to", 0);
+              for (DType d : kAllDTypes)
+                if (kOnnxTypes[size_t(d)] == to) return CastParams{d};
+              fail(ErrorCode::unsupported,
+                   fmt::format("cast: attribute to: got ONNX element type {}, expected a "
+                               "float, signed integer, uint8 or bool type",
+                               to));
+            }},
     .samples = {{{f32({2, 3})}, {DType::f64}},
                 {{f32({3, 1, 4}, -300, 300)}, {DType::i8}},
                 {{i64({2, 5}, -300, 300)}, {DType::u8}},

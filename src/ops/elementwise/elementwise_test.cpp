@@ -10,7 +10,8 @@ namespace cairn {
 namespace {
 
 using Doubles = std::vector<double>;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                 kInf = std::numeric_limits<double>::infinity();
 
 Tensor doubles(const Doubles& v) { return Tensor::from(v, {int64_t(v.size())}); }
 
@@ -45,7 +46,8 @@ TEST(Elementwise, two_dtypes_do_not_mix_and_the_error_names_the_line) {
 }
 
 TEST(Elementwise, integers_wrap_and_divide_towards_zero) {
-  const Tensor a = Tensor::from<int8_t>({127, -128, -7, 7, 5}, {5}), b = Tensor::from<int8_t>({1, -1, 2, -2, 0}, {5});
+  const Tensor a = Tensor::from<int8_t>({127, -128, -7, 7, 5}, {5}),
+               b = Tensor::from<int8_t>({1, -1, 2, -2, 0}, {5});
   EXPECT_EQ((a + b).values<int8_t>(), (std::vector<int8_t>{-128, 127, -5, 5, 5}));
   EXPECT_EQ((a / b).values<int8_t>(), (std::vector<int8_t>{127, -128, -3, -3, 0}));
   const Tensor least = Tensor::from<int64_t>({std::numeric_limits<int64_t>::min()}, {1});
@@ -56,8 +58,9 @@ TEST(Elementwise, integers_wrap_and_divide_towards_zero) {
 
 TEST(Elementwise, nan_is_never_lost) {
   const Tensor x = doubles({kNan, 1, kNan}), y = doubles({2, kNan, kNan});
-  for (const Tensor& t : {maximum(x, y), minimum(x, y), x + y, relu(x) + relu(y), clamp(x, 0, 1) + clamp(y, 0, 1),
-                          softplus(x) * y, hardswish(x) + y, leaky_relu(x) - y, elu(x) - y, sign(x) + sign(y)})
+  for (const Tensor& t :
+       {maximum(x, y), minimum(x, y), x + y, relu(x) + relu(y), clamp(x, 0, 1) + clamp(y, 0, 1),
+        softplus(x) * y, hardswish(x) + y, leaky_relu(x) - y, elu(x) - y, sign(x) + sign(y)})
     for (double v : t.to_doubles()) EXPECT_TRUE(std::isnan(v));
   EXPECT_EQ(equal(x, x).to_doubles(), (Doubles{0, 1, 0}));
   EXPECT_EQ(not_equal(x, x).to_doubles(), (Doubles{1, 0, 1}));
@@ -77,18 +80,21 @@ TEST(Elementwise, activations_are_finite_far_out) {
 
 TEST(Elementwise, cast_follows_its_rules) {
   const Tensor x = doubles({-1.9, 1.9, 300, -300, kNan, kInf, -kInf});
-  EXPECT_EQ(cast(x, DType::i8).values<int8_t>(), (std::vector<int8_t>{-1, 1, 127, -128, 0, 127, -128}));
+  EXPECT_EQ(cast(x, DType::i8).values<int8_t>(),
+            (std::vector<int8_t>{-1, 1, 127, -128, 0, 127, -128}));
   EXPECT_EQ(cast(x, DType::u8).values<uint8_t>(), (std::vector<uint8_t>{0, 1, 255, 0, 0, 255, 0}));
   EXPECT_EQ(cast(x, DType::boolean).to_doubles(), (Doubles{1, 1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(cast(x, DType::i64).values<int64_t>()[5], std::numeric_limits<int64_t>::max());
   EXPECT_EQ(cast(Tensor::from<int64_t>({257, -1, 256}, {3}), DType::u8).values<uint8_t>(),
             (std::vector<uint8_t>{1, 255, 0}));
-  EXPECT_EQ(cast(Tensor::from<int64_t>({256, 0}, {2}), DType::boolean).to_doubles(), (Doubles{1, 0}));
+  EXPECT_EQ(cast(Tensor::from<int64_t>({256, 0}, {2}), DType::boolean).to_doubles(),
+            (Doubles{1, 0}));
   EXPECT_EQ(cast(x, DType::f64).id(), x.id());
 }
 
 TEST(Elementwise, round_takes_halves_to_even) {
-  EXPECT_EQ(round(doubles({-2.5, -1.5, -0.5, 0.5, 1.5, 2.5})).to_doubles(), (Doubles{-2, -2, -0.0, 0, 2, 2}));
+  EXPECT_EQ(round(doubles({-2.5, -1.5, -0.5, 0.5, 1.5, 2.5})).to_doubles(),
+            (Doubles{-2, -2, -0.0, 0, 2, 2}));
 }
 
 TEST(Elementwise, pow_has_a_gradient_at_zero) {
@@ -105,7 +111,8 @@ TEST(Elementwise, ties_share_the_gradient_evenly) {
   EXPECT_EQ(slopes(x, [&](const Tensor& t) { return maximum(t, y); }), (Doubles{0, 0.5, 1}));
   EXPECT_EQ(slopes(x, [&](const Tensor& t) { return minimum(y, t); }), (Doubles{1, 0.5, 0}));
   EXPECT_EQ(slopes(x, [](const Tensor& t) { return clamp(t, 1, 2); }), (Doubles{1, 1, 0}));
-  EXPECT_EQ(slopes(doubles({-1, 0, 1}), [](const Tensor& t) { return relu(t); }), (Doubles{0, 0, 1}));
+  EXPECT_EQ(slopes(doubles({-1, 0, 1}), [](const Tensor& t) { return relu(t); }),
+            (Doubles{0, 0, 1}));
 }
 
 TEST(Elementwise, gradients_stop_where_told_and_at_steps) {
@@ -117,7 +124,8 @@ TEST(Elementwise, gradients_stop_where_told_and_at_steps) {
 TEST(Elementwise, clamp_refuses_crossed_bounds_and_rounds_them_inwards_for_integers) {
   EXPECT_THROW(clamp(doubles({1}), 2, 1), Error);
   EXPECT_THROW(clamp(doubles({1}), kNan, 1), Error);
-  EXPECT_EQ(clamp(Tensor::from<int32_t>({-3, 0, 3}, {3}), -1.5, 1.5).to_doubles(), (Doubles{-1, 0, 1}));
+  EXPECT_EQ(clamp(Tensor::from<int32_t>({-3, 0, 3}, {3}), -1.5, 1.5).to_doubles(),
+            (Doubles{-1, 0, 1}));
 }
 
 }  // namespace

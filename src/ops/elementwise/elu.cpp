@@ -21,9 +21,13 @@ extern const OpDef elu_op = unary(Unary<EluParams>{
     .real = [](auto& p, double x) { return x > 0 ? x : p.alpha * std::expm1(x); },
     .saves = {input(0)},
     // The minimum keeps the branch not taken finite, for second order.
-    .gradient = [](auto& p, auto& dy, auto& x) { return select(x > 0, dy, dy * (p.alpha * exp(minimum(x, 0)))); },
+    .gradient = [](auto& p, auto& dy,
+                   auto& x) { return select(x > 0, dy, dy * (p.alpha * exp(minimum(x, 0)))); },
     .flops = 10,
-    .onnx = OnnxMapping<EluParams>{"Elu", 6, [](auto& p, Types) { return OnnxCall{{{"alpha", p.alpha}}, {}}; },
+    .onnx = OnnxMapping<EluParams>{"Elu", 6,
+                                   [](auto& p, Types) {
+                                     return OnnxCall{{{"alpha", p.alpha}}, {}};
+                                   },
                                    [](const OnnxCall& c, Types) {
                                      return std::optional(EluParams{c.number("alpha", 1)});
                                    }},

@@ -7,7 +7,9 @@ namespace cairn {
 namespace ops {
 namespace {
 
-OpSpec<NoParams> same_value(std::string name, Facet<Grads(const NoParams&, const Saved&, std::span<const Tensor>)> gradient) {
+OpSpec<NoParams> same_value(
+    std::string name,
+    Facet<Grads(const NoParams&, const Saved&, std::span<const Tensor>)> gradient) {
   return {
       .name = std::move(name),
       .inputs = {{"x"}},
@@ -24,18 +26,23 @@ OpSpec<NoParams> same_value(std::string name, Facet<Grads(const NoParams&, const
       .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 0); },
       .fusion = view_only(),
       .onnx = onnx_plain("Identity", 16),
-      .samples = {{{f32({2, 3})}}, {{i32({4, 1}, -9, 9)}}, {{boolean({2, 2})}}, {{f32({0, 3})}}, {{f32({})}}},
+      .samples = {{{f32({2, 3})}},
+                  {{i32({4, 1}, -9, 9)}},
+                  {{boolean({2, 2})}},
+                  {{f32({0, 3})}},
+                  {{f32({})}}},
       .view = [](auto&, const StridedView& in, Types) { return std::optional(in); },
   };
 }
 
 }  // namespace
 
-extern const OpDef identity_op =
-    define(same_value("identity", [](auto&, const Saved&, std::span<const Tensor> dy) { return grads(dy[0]); }));
+extern const OpDef identity_op = define(same_value(
+    "identity", [](auto&, const Saved&, std::span<const Tensor> dy) { return grads(dy[0]); }));
 
 extern const OpDef stop_gradient_op = define([] {
-  auto spec = same_value("stop_gradient", [](auto&, const Saved&, std::span<const Tensor>) { return Grads(1); });
+  auto spec = same_value("stop_gradient",
+                         [](auto&, const Saved&, std::span<const Tensor>) { return Grads(1); });
   spec.onnx.mapping->read = {};  // an Identity is read as `identity`
   return spec;
 }());
@@ -43,6 +50,8 @@ extern const OpDef stop_gradient_op = define([] {
 }  // namespace ops
 
 Tensor identity(const Arg& x) { return apply1(ops::identity_op, {x.tensor()}, {}, x.site()); }
-Tensor stop_gradient(const Arg& x) { return apply1(ops::stop_gradient_op, {x.tensor()}, {}, x.site()); }
+Tensor stop_gradient(const Arg& x) {
+  return apply1(ops::stop_gradient_op, {x.tensor()}, {}, x.site());
+}
 
 }  // namespace cairn

@@ -21,9 +21,12 @@ extern const OpDef leaky_relu_op = unary(Unary<LeakyReluParams>{
     .gradient = [](auto& p, auto& dy, auto& x) { return select(x > 0, dy, dy * p.slope); },
     .flops = 2,
     .onnx = OnnxMapping<LeakyReluParams>{"LeakyRelu", 16,
-                                         [](auto& p, Types) { return OnnxCall{{{"alpha", p.slope}}, {}}; },
+                                         [](auto& p, Types) {
+                                           return OnnxCall{{{"alpha", p.slope}}, {}};
+                                         },
                                          [](const OnnxCall& c, Types) {
-                                           return std::optional(LeakyReluParams{c.number("alpha", 0.01)});
+                                           return std::optional(
+                                               LeakyReluParams{c.number("alpha", 0.01)});
                                          }},
     .params = {{}, {.slope = 0.2}},
 });

@@ -2,6 +2,7 @@
 // ReLU, and its gradient as an operator of its own, so that the compiler can fuse it.
 #include "ops/catalog.h"
 #include "ops/elementwise/unary.h"
+#include "ops/expect.h"
 
 namespace cairn {
 namespace ops {
@@ -11,7 +12,10 @@ extern const OpDef relu_op = unary(Unary<NoParams>{
     .real = [](auto&, double x) { return x < 0 ? 0 : x; },  // NaN stays NaN
     .integer = [](auto&, int64_t x) { return x < 0 ? 0 : x; },
     .saves = {output(0)},
-    .gradient = [](auto&, auto& dy, auto& y) { return apply1(relu_grad_op, {dy, y}); },
+    .gradient =
+        [](auto&, auto& dy, auto& y) {
+          return apply1(relu_grad_op, {dy, y});
+        },
     .onnx = onnx_plain("Relu", 14),
 });
 
@@ -24,14 +28,14 @@ extern const OpDef relu_grad_op = define(OpSpec<NoParams>{
         [](auto&, Types in) {
           check_same_dtype(in, {"dy", "y"});
           if (in[0].shape != in[1].shape)
-            fail(ErrorCode::shape_mismatch,
-                 fmt::format("input y: got {}, expected {} as input dy", to_string(in[1]), to_string(in[0])));
+            wrong_input("y", in[1], to_string(in[0].shape) + " as input dy");
           return TypeList{in[0]};
         },
     .factors = [](auto&, Types in) { return broadcast_factors(in, in[0].shape); },
     .reference =
         [](auto&, RefIn in, RefOut out) {
-          for (size_t k = 0; k < out[0].f.size(); ++k) out[0].f[k] = in[1].f[k] > 0 ? in[0].f[k] : 0;
+          for (size_t k = 0; k < out[0].f.size(); ++k)
+            out[0].f[k] = in[1].f[k] > 0 ? in[0].f[k] : 0;
         },
     .saves = {input(1)},
     .gradient =
@@ -41,8 +45,11 @@ extern const OpDef relu_grad_op = define(OpSpec<NoParams>{
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 1); },
     .fusion = elementwise(),
     .onnx = no_onnx("used by gradients only; written with Where"),
-    .samples = {{{f32({2, 3}), f32({2, 3})}}, {{f32({0, 4}), f32({0, 4})}}, {{f32({3, 1, 5}), f32({3, 1, 5})}}},
-    .decompose = [](auto&, std::span<const Tensor> in) { return std::vector{select(in[1] > 0, in[0], 0)}; },
+    .samples = {{{f32({2, 3}), f32({2, 3})}},
+                {{f32({0, 4}), f32({0, 4})}},
+                {{f32({3, 1, 5}), f32({3, 1, 5})}}},
+    .decompose =
+        [](auto&, std::span<const Tensor> in) { return std::vector{select(in[1] > 0, in[0], 0)}; },
 });
 
 }  // namespace ops

@@ -16,14 +16,19 @@ extern const OpDef select_op = define(OpSpec<NoParams>{
           return TypeList{{in[1].dtype, broadcast_inputs(in, {"condition", "a", "b"})}};
         },
     .factors =
-        [](auto&, Types in) { return broadcast_factors(in, broadcast_inputs(in, {"condition", "a", "b"})); },
+        [](auto&, Types in) {
+          return broadcast_factors(in, broadcast_inputs(in, {"condition", "a", "b"}));
+        },
     .reference =
         [](auto&, RefIn in, RefOut out) {
           const Shape& shape = out[0].shape();
-          const BroadcastIndex condition(in[0].shape(), shape), a(in[1].shape(), shape), b(in[2].shape(), shape);
+          const BroadcastIndex condition(in[0].shape(), shape), a(in[1].shape(), shape),
+              b(in[2].shape(), shape);
           for (int64_t k = 0; k < out[0].numel(); ++k)
-            if (in[0].i[size_t(condition(k))]) out[0].copy(k, in[1], a(k));
-            else out[0].copy(k, in[2], b(k));
+            if (in[0].i[size_t(condition(k))])
+              out[0].copy(k, in[1], a(k));
+            else
+              out[0].copy(k, in[2], b(k));
         },
     .saves = {input(0)},
     .gradient =

@@ -15,7 +15,9 @@ using U = Unary<NoParams>;
 constexpr double kTranscendental = 10;  // flops that we count for exp, log, sin …
 
 int64_t wrapping_neg(int64_t x) { return int64_t(-uint64_t(x)); }
-double logistic(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
+double logistic(double x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
 // Φ, the distribution function of the standard normal.
 Tensor normal_cdf(const Tensor& x) { return 0.5 * (1 + erf(x * std::numbers::sqrt2 / 2)); }
 
@@ -44,7 +46,9 @@ extern const OpDef abs_op = unary(U{
 
 extern const OpDef sign_op = unary(U{
     .name = "sign",  // NaN stays NaN
-    .real = [](auto&, double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; },
+    .real = [](auto&, double x) { return x > 0   ? 1.0
+                                         : x < 0 ? -1.0
+                                                 : x; },
     .integer = [](auto&, int64_t x) { return int64_t(x > 0) - int64_t(x < 0); },
     .saves = none("nothing flows back"),
     .gradient = nothing_flows,
@@ -140,7 +144,8 @@ extern const OpDef erf_op = unary(U{
     .name = "erf",
     .real = [](auto&, double x) { return std::erf(x); },
     .saves = {input(0)},
-    .gradient = [](auto&, auto& dy, auto& x) { return dy * (2 * std::numbers::inv_sqrtpi * exp(-square(x))); },
+    .gradient = [](auto&, auto& dy,
+                   auto& x) { return dy * (2 * std::numbers::inv_sqrtpi * exp(-square(x))); },
     .flops = kTranscendental,
     .onnx = onnx_plain("Erf", 13),
 });
@@ -217,14 +222,19 @@ extern const OpDef silu_op = unary(U{
 
 extern const OpDef hardsigmoid_op = unary(U{
     .name = "hardsigmoid",
-    .real = [](auto&, double x) { return x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5; },
+    .real = [](auto&, double x) { return x <= -3  ? 0
+                                         : x >= 3 ? 1
+                                                  : x / 6 + 0.5; },
     .saves = {input(0)},
     .gradient = [](auto&, auto& dy, auto& x) { return select(abs(x) < 3, dy * (1.0 / 6), 0); },
     .flops = 4,
     .onnx = OnnxMapping<NoParams>{"HardSigmoid", 6,
-                                  [](auto&, Types) { return OnnxCall{{{"alpha", 1.0 / 6}, {"beta", 0.5}}, {}}; },
+                                  [](auto&, Types) {
+                                    return OnnxCall{{{"alpha", 1.0 / 6}, {"beta", 0.5}}, {}};
+                                  },
                                   [](const OnnxCall& c, Types) -> std::optional<NoParams> {
-                                    if (std::fabs(c.number("alpha", 0.2) - 1.0 / 6) > 1e-6 || c.number("beta", 0.5) != 0.5)
+                                    if (std::fabs(c.number("alpha", 0.2) - 1.0 / 6) > 1e-6 ||
+                                        c.number("beta", 0.5) != 0.5)
                                       return std::nullopt;
                                     return NoParams{};
                                   }},
@@ -235,7 +245,9 @@ extern const OpDef hardsigmoid_op = unary(U{
 
 extern const OpDef hardswish_op = unary(U{
     .name = "hardswish",
-    .real = [](auto&, double x) { return x <= -3 ? 0 : x >= 3 ? x : x * (x / 6 + 0.5); },
+    .real = [](auto&, double x) { return x <= -3  ? 0
+                                         : x >= 3 ? x
+                                                  : x * (x / 6 + 0.5); },
     .saves = {input(0)},
     .gradient =
         [](auto&, auto& dy, auto& x) {

@@ -16,7 +16,7 @@ struct Unary {
   Facet<Tensor(const P&, const Tensor& dy, const Tensor& saved)> gradient;
   double flops = 1;  // an element
   OnnxFacet<P> onnx;
-  double low = -2, high = 2;  // range of the samples
+  double low = -2, high = 2;      // range of the samples
   std::vector<P> params = {P{}};  // of the samples
   std::function<Tensor(const P&, const Tensor&)> decompose = {};
 };
@@ -45,14 +45,19 @@ OpDef unary(Unary<P> u, const char* file = __builtin_FILE()) {
           },
       .saves = u.saves,
       .gradient = no_gradient(u.gradient.reason),
-      .cost = [flops = u.flops](auto&, Types in, Types out) { return elementwise_cost(in, out, flops); },
+      .cost = [flops = u.flops](auto&, Types in,
+                                Types out) { return elementwise_cost(in, out, flops); },
       .fusion = elementwise(),
       .onnx = std::move(u.onnx),
       .samples = std::move(samples),
   };
   if (u.gradient)
-    spec.gradient = [f = u.gradient.call, saves = u.saves.items](auto& p, const Saved& s, std::span<const Tensor> dy) {
-      return grads(f(p, dy[0], saves.empty() ? Tensor() : saves[0].is_output ? s.output(0) : s.input(0)));
+    spec.gradient = [f = u.gradient.call, saves = u.saves.items](auto& p, const Saved& s,
+                                                                 std::span<const Tensor> dy) {
+      return grads(f(p, dy[0],
+                     saves.empty()        ? Tensor()
+                     : saves[0].is_output ? s.output(0)
+                                          : s.input(0)));
     };
   if (u.decompose)
     spec.decompose = [f = std::move(u.decompose)](auto& p, std::span<const Tensor> in) {

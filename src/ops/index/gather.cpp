@@ -14,7 +14,8 @@ struct GatherParams {
 
 struct ScatterParams {
   int64_t length = 0, axis = 0;  // of the output along `axis`
-  static constexpr auto fields = describe(field("length", &ScatterParams::length), field("axis", &ScatterParams::axis));
+  static constexpr auto fields =
+      describe(field("length", &ScatterParams::length), field("axis", &ScatterParams::axis));
 };
 
 // The rows of x are [outer, length, inner], those taken [outer, count, inner].
@@ -29,12 +30,6 @@ void for_each_row(const RefTensor& indices, const AxisView& whole, Body&& body) 
   }
 }
 
-// Names of the axes: those of the whole tensor but for `axis`, which is `own` or the axes of the indices.
-std::string names(int rank, int axis, const std::string& own) {
-  std::string text;
-  for (int i = 0; i < rank; ++i) text += " " + (i == axis ? own : std::string(1, char('a' + i)));
-  return text;
-}
 std::string index_names(int rank) {
   std::string text;
   for (int i = 0; i < rank; ++i) text += fmt::format("{}i{}", i ? " " : "", i);
@@ -61,7 +56,8 @@ extern const OpDef gather_op = define(OpSpec<GatherParams>{
         [](auto& p, Types in) {
           const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
           const std::string i = index_names(in[1].shape.rank());
-          return names(rank, axis, "x!") + ", " + i + " ->" + names(rank, axis, i);
+          return axis_names_with(rank, axis, "x!") + ", " + i + " -> " +
+                 axis_names_with(rank, axis, i);
         },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
@@ -73,9 +69,15 @@ extern const OpDef gather_op = define(OpSpec<GatherParams>{
         [](auto& p, const Saved& s, std::span<const Tensor> dy) {
           return grads(scatter_add(dy[0], s.input(1), s.input_type(0).shape, p.axis), Tensor());
         },
-    .cost = [](auto&, Types in, Types out) { return Cost{0, double(in[1].bytes()) + 2 * double(out[0].bytes())}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, double(in[1].bytes()) + 2 * double(out[0].bytes())};
+        },
     .fusion = opaque("reads at positions that data gives"),
-    .onnx = OnnxMapping<GatherParams>{"Gather", 13, [](auto& p, Types) { return OnnxCall{{{"axis", p.axis}}, {}}; },
+    .onnx = OnnxMapping<GatherParams>{"Gather", 13,
+                                      [](auto& p, Types) {
+                                        return OnnxCall{{{"axis", p.axis}}, {}};
+                                      },
                                       [](const OnnxCall& c, Types) {
                                         return std::optional(GatherParams{c.integer("axis", 0)});
                                       }},
@@ -93,28 +95,30 @@ extern const OpDef scatter_add_op = define(OpSpec<ScatterParams>{
         [](auto& p, Types in) {
           const int rank = in[0].shape.rank() - in[1].shape.rank() + 1;  // of the output
           if (rank < 1)
-            fail(ErrorCode::shape_mismatch, fmt::format("input values: got {}, expected at least the axes of input "
-                                                        "indices, {}", to_string(in[0]), to_string(in[1])));
+            wrong_input("values", in[0], "at least the axes of input indices, " + to_string(in[1]));
           const int axis = normalize_axis(p.axis, rank);
           Shape shape = in[0].shape;
           for (int i = 0; i < in[1].shape.rank(); ++i) {
             if (shape[axis] != in[1].shape[i])
-              fail(ErrorCode::shape_mismatch, fmt::format("input values: got {}, expected the axes of input indices, {}, "
-                                                          "from axis {} on", to_string(in[0]), to_string(in[1]), axis));
+              wrong_input("values", in[0],
+                          fmt::format("the axes of input indices, {}, from axis {} on",
+                                      to_string(in[1]), axis));
             shape.erase(axis);
           }
           shape.insert(axis, checked_length(p.length));
           return TypeList{{in[0].dtype, shape}};
         },
     .factors =  // adds up over the indices
-        [](auto& p, Types in) {
-          const int rank = in[0].shape.rank() - in[1].shape.rank() + 1, axis = normalize_axis(p.axis, rank);
-          const std::string i = index_names(in[1].shape.rank());
-          return names(rank, axis, i) + ", " + i + " ->" + names(rank, axis, "y!");
-        },
+    [](auto& p, Types in) {
+      const int rank = in[0].shape.rank() - in[1].shape.rank() + 1,
+                axis = normalize_axis(p.axis, rank);
+      const std::string i = index_names(in[1].shape.rank());
+      return axis_names_with(rank, axis, i) + ", " + i + " -> " + axis_names_with(rank, axis, "y!");
+    },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
-          for_each_row(in[1], AxisView(out[0].shape(), normalize_axis(p.axis, out[0].shape().rank())),
+          for_each_row(in[1],
+                       AxisView(out[0].shape(), normalize_axis(p.axis, out[0].shape().rank())),
                        [&](int64_t y, int64_t value) { accumulate(out[0], y, in[0], value); });
         },
     .saves = {input(1)},
@@ -122,7 +126,10 @@ extern const OpDef scatter_add_op = define(OpSpec<ScatterParams>{
         [](auto& p, const Saved& s, std::span<const Tensor> dy) {
           return grads(gather(dy[0], s.input(1), p.axis), Tensor());
         },
-    .cost = [](auto&, Types in, Types out) { return Cost{double(in[0].numel()), traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{double(in[0].numel()), traffic(in, out)};
+        },
     .fusion = opaque("writes at positions that data gives"),
     .onnx = no_onnx("used by gradients only"),
     .samples = {{{f32({4, 3}), i64({4}, 0, 5)}, {.length = 5}},
@@ -135,7 +142,8 @@ extern const OpDef scatter_add_op = define(OpSpec<ScatterParams>{
 }  // namespace ops
 
 Tensor gather(const Arg& x, const Arg& indices, int64_t axis) {
-  return apply1(ops::gather_op, {x.tensor(), indices.tensor(DType::i64)}, ops::GatherParams{axis}, x.site());
+  return apply1(ops::gather_op, {x.tensor(), indices.tensor(DType::i64)}, ops::GatherParams{axis},
+                x.site());
 }
 
 Tensor scatter_add(const Arg& values, const Arg& indices, const Shape& shape, int64_t axis) {

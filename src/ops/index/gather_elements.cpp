@@ -14,8 +14,8 @@ struct GatherElementsParams {
 
 struct ScatterElementsParams {
   int64_t length = 0, axis = 0;  // of the output along `axis`
-  static constexpr auto fields =
-      describe(field("length", &ScatterElementsParams::length), field("axis", &ScatterElementsParams::axis));
+  static constexpr auto fields = describe(field("length", &ScatterElementsParams::length),
+                                          field("axis", &ScatterElementsParams::axis));
 };
 
 // Calls body(whole, k): element k of the indices and the place it points at.
@@ -24,14 +24,9 @@ void for_each_index(const RefTensor& indices, const AxisView& whole, int axis, B
   const AxisView v(indices.shape(), axis);
   for (int64_t k = 0; k < indices.numel(); ++k) {
     const int64_t o = k / (v.length * v.inner), i = k % v.inner;
-    body((o * whole.length + checked_index(indices.i[size_t(k)], whole.length)) * whole.inner + i, k);
+    body((o * whole.length + checked_index(indices.i[size_t(k)], whole.length)) * whole.inner + i,
+         k);
   }
-}
-
-std::string names(int rank, int axis, const std::string& own) {
-  std::string text;
-  for (int i = 0; i < rank; ++i) text += " " + (i == axis ? own : std::string(1, char('a' + i)));
-  return text;
 }
 
 }  // namespace
@@ -46,14 +41,16 @@ extern const OpDef gather_elements_op = define(OpSpec<GatherElementsParams>{
           Shape expected = in[0].shape;
           if (in[1].shape.rank() == expected.rank()) expected[axis] = in[1].shape[axis];
           if (in[1].shape != expected)
-            fail(ErrorCode::shape_mismatch, fmt::format("input indices: got {}, expected the shape of input x, {}, but for "
-                                                        "axis {}", to_string(in[1]), to_string(in[0]), axis));
+            wrong_input(
+                "indices", in[1],
+                fmt::format("the shape of input x, {}, but for axis {}", to_string(in[0]), axis));
           return TypeList{{in[0].dtype, in[1].shape}};
         },
     .factors =
         [](auto& p, Types in) {
           const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
-          return names(rank, axis, "x!") + "," + names(rank, axis, "i") + " ->" + names(rank, axis, "i");
+          const std::string index = axis_names_with(rank, axis, "i");
+          return axis_names_with(rank, axis, "x!") + ", " + index + " -> " + index;
         },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
@@ -64,14 +61,21 @@ extern const OpDef gather_elements_op = define(OpSpec<GatherElementsParams>{
     .saves = {input(1)},
     .gradient =
         [](auto& p, const Saved& s, std::span<const Tensor> dy) {
-          return grads(scatter_elements_add(dy[0], s.input(1), s.input_type(0).shape, p.axis), Tensor());
+          return grads(scatter_elements_add(dy[0], s.input(1), s.input_type(0).shape, p.axis),
+                       Tensor());
         },
-    .cost = [](auto&, Types in, Types out) { return Cost{0, double(in[1].bytes()) + 2 * double(out[0].bytes())}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, double(in[1].bytes()) + 2 * double(out[0].bytes())};
+        },
     .fusion = opaque("reads at positions that data gives"),
     .onnx = OnnxMapping<GatherElementsParams>{"GatherElements", 13,
-                                              [](auto& p, Types) { return OnnxCall{{{"axis", p.axis}}, {}}; },
+                                              [](auto& p, Types) {
+                                                return OnnxCall{{{"axis", p.axis}}, {}};
+                                              },
                                               [](const OnnxCall& c, Types) {
-                                                return std::optional(GatherElementsParams{c.integer("axis", 0)});
+                                                return std::optional(
+                                                    GatherElementsParams{c.integer("axis", 0)});
                                               }},
     .samples = {{{f32({5, 3}), i64({2, 3}, 0, 5)}},
                 {{f32({2, 6, 3}), i32({2, 1, 3}, -6, 6)}, {.axis = 1}},
@@ -86,17 +90,17 @@ extern const OpDef scatter_elements_add_op = define(OpSpec<ScatterElementsParams
     .infer =
         [](auto& p, Types in) {
           if (in[0].shape != in[1].shape)
-            fail(ErrorCode::shape_mismatch, fmt::format("input indices: got {}, expected the shape of input values, {}",
-                                                        to_string(in[1]), to_string(in[0])));
+            wrong_input("indices", in[1], "the shape of input values, " + to_string(in[0]));
           Shape shape = in[0].shape;
           shape[normalize_axis(p.axis, shape.rank())] = checked_length(p.length);
           return TypeList{{in[0].dtype, shape}};
         },
     .factors =  // adds up over the indices
-        [](auto& p, Types in) {
-          const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
-          return names(rank, axis, "i") + "," + names(rank, axis, "i") + " ->" + names(rank, axis, "y!");
-        },
+    [](auto& p, Types in) {
+      const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
+      const std::string index = axis_names_with(rank, axis, "i");
+      return index + ", " + index + " -> " + axis_names_with(rank, axis, "y!");
+    },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
           const int axis = normalize_axis(p.axis, out[0].shape().rank());
@@ -108,7 +112,10 @@ extern const OpDef scatter_elements_add_op = define(OpSpec<ScatterElementsParams
         [](auto& p, const Saved& s, std::span<const Tensor> dy) {
           return grads(gather_elements(dy[0], s.input(1), p.axis), Tensor());
         },
-    .cost = [](auto&, Types in, Types out) { return Cost{double(in[0].numel()), traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{double(in[0].numel()), traffic(in, out)};
+        },
     .fusion = opaque("writes at positions that data gives"),
     .onnx = no_onnx("used by gradients only"),
     .samples = {{{f32({4, 3}), i64({4, 3}, 0, 5)}, {.length = 5}},
@@ -120,14 +127,16 @@ extern const OpDef scatter_elements_add_op = define(OpSpec<ScatterElementsParams
 }  // namespace ops
 
 Tensor gather_elements(const Arg& x, const Arg& indices, int64_t axis) {
-  return apply1(ops::gather_elements_op, {x.tensor(), indices.tensor(DType::i64)}, ops::GatherElementsParams{axis},
-                x.site());
+  return apply1(ops::gather_elements_op, {x.tensor(), indices.tensor(DType::i64)},
+                ops::GatherElementsParams{axis}, x.site());
 }
 
-Tensor scatter_elements_add(const Arg& values, const Arg& indices, const Shape& shape, int64_t axis) {
+Tensor scatter_elements_add(const Arg& values, const Arg& indices, const Shape& shape,
+                            int64_t axis) {
   const int at = normalize_axis(axis, shape.rank());
-  const Tensor y = apply1(ops::scatter_elements_add_op, {values.tensor(), indices.tensor(DType::i64)},
-                          ops::ScatterElementsParams{shape[at], at}, values.site());
+  const Tensor y =
+      apply1(ops::scatter_elements_add_op, {values.tensor(), indices.tensor(DType::i64)},
+             ops::ScatterElementsParams{shape[at], at}, values.site());
   if (y.shape() != shape) ops::wrong_scatter_shape("scatter_elements_add", shape, y.type());
   return y;
 }

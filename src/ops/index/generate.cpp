@@ -2,6 +2,7 @@
 // Tensors from parameters or indices alone: full, iota, one_hot.
 #include "core/strided.h"
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -10,8 +11,7 @@ namespace {
 
 Shape checked(const Shape& shape) {
   for (int64_t length : shape)
-    if (length < 0)
-      fail(ErrorCode::invalid_argument, fmt::format("parameter shape: got {}, expected lengths of 0 or more", to_string(shape)));
+    if (length < 0) wrong_param("shape", to_string(shape), "lengths of 0 or more");
   return shape;
 }
 
@@ -26,7 +26,8 @@ struct FullParams {
   double value = 0;
   DType dtype = DType::f32;
   static constexpr auto fields =
-      describe(field("shape", &FullParams::shape), field("value", &FullParams::value), field("dtype", &FullParams::dtype));
+      describe(field("shape", &FullParams::shape), field("value", &FullParams::value),
+               field("dtype", &FullParams::dtype));
 };
 
 struct IotaParams {
@@ -34,13 +35,15 @@ struct IotaParams {
   int64_t axis = 0;
   DType dtype = DType::f32;
   static constexpr auto fields =
-      describe(field("shape", &IotaParams::shape), field("axis", &IotaParams::axis), field("dtype", &IotaParams::dtype));
+      describe(field("shape", &IotaParams::shape), field("axis", &IotaParams::axis),
+               field("dtype", &IotaParams::dtype));
 };
 
 struct OneHotParams {
   int64_t classes = 2;
   DType dtype = DType::f32;
-  static constexpr auto fields = describe(field("classes", &OneHotParams::classes), field("dtype", &OneHotParams::dtype));
+  static constexpr auto fields =
+      describe(field("classes", &OneHotParams::classes), field("dtype", &OneHotParams::dtype));
 };
 
 }  // namespace
@@ -49,15 +52,23 @@ extern const OpDef full_op = define(OpSpec<FullParams>{
     .name = "full",
     .inputs = {},
     .outputs = {{"y"}},
-    .infer = [](auto& p, Types) { return TypeList{{p.dtype, checked(p.shape)}}; },
+    .infer =
+        [](auto& p, Types) {
+          return TypeList{{p.dtype, checked(p.shape)}};
+        },
     .factors = [](auto& p, Types) { return whole(p.shape); },
     .reference = [](auto& p, RefIn, RefOut out) { fill(out[0], p.value); },
     .saves = none("no inputs"),
     .gradient = no_gradient("no inputs"),
-    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, traffic(in, out)};
+        },
     .fusion = elementwise(),
     .onnx = no_onnx("folded into a constant"),
-    .samples = {{{}, {{2, 3}, 1.5, DType::f32}}, {{}, {{}, 7, DType::i64}}, {{}, {{0, 2}, 1, DType::f64}},
+    .samples = {{{}, {{2, 3}, 1.5, DType::f32}},
+                {{}, {{}, 7, DType::i64}},
+                {{}, {{0, 2}, 1, DType::f64}},
                 {{}, {{3}, 1, DType::boolean}}},
 });
 
@@ -67,8 +78,7 @@ extern const OpDef iota_op = define(OpSpec<IotaParams>{
     .outputs = {{"y"}},
     .infer =
         [](auto& p, Types) {
-          if (p.dtype == DType::boolean)
-            fail(ErrorCode::dtype_unsupported, "parameter dtype: got bool, expected a number dtype");
+          if (p.dtype == DType::boolean) wrong_param("dtype", "bool", "a number dtype");
           normalize_axis(p.axis, p.shape.rank());
           return TypeList{{p.dtype, checked(p.shape)}};
         },
@@ -78,16 +88,23 @@ extern const OpDef iota_op = define(OpSpec<IotaParams>{
           const AxisView v(p.shape, normalize_axis(p.axis, p.shape.rank()));
           for (int64_t k = 0; k < out[0].numel(); ++k) {
             const int64_t at = k / v.inner % v.length;
-            if (out[0].is_float()) out[0].f[size_t(k)] = double(at);
-            else out[0].i[size_t(k)] = at;
+            if (out[0].is_float())
+              out[0].f[size_t(k)] = double(at);
+            else
+              out[0].i[size_t(k)] = at;
           }
         },
     .saves = none("no inputs"),
     .gradient = no_gradient("no inputs"),
-    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, traffic(in, out)};
+        },
     .fusion = elementwise(),
     .onnx = no_onnx("folded into a constant"),
-    .samples = {{{}, {{5}, 0, DType::f32}}, {{}, {{2, 3, 4}, 1, DType::i64}}, {{}, {{3, 0}, -1, DType::i32}}},
+    .samples = {{{}, {{5}, 0, DType::f32}},
+                {{}, {{2, 3, 4}, 1, DType::i64}},
+                {{}, {{3, 0}, -1, DType::i32}}},
 });
 
 // A new last axis with 1 at the index; a row of zeros for an index outside 0 … classes−1.
@@ -97,8 +114,7 @@ extern const OpDef one_hot_op = define(OpSpec<OneHotParams>{
     .outputs = {{"y"}},
     .infer =
         [](auto& p, Types in) {
-          if (p.classes < 1)
-            fail(ErrorCode::invalid_argument, fmt::format("parameter classes: got {}, expected 1 or more", p.classes));
+          if (p.classes < 1) wrong_param("classes", std::to_string(p.classes), "1 or more");
           Shape shape = in[0].shape;
           shape.push_back(p.classes);
           return TypeList{{p.dtype, shape}};
@@ -113,31 +129,38 @@ extern const OpDef one_hot_op = define(OpSpec<OneHotParams>{
           for (int64_t k = 0; k < in[0].numel(); ++k) {
             const int64_t index = in[0].i[size_t(k)];
             if (index < 0 || index >= p.classes) continue;
-            if (out[0].is_float()) out[0].f[size_t(k * p.classes + index)] = 1;
-            else out[0].i[size_t(k * p.classes + index)] = 1;
+            if (out[0].is_float())
+              out[0].f[size_t(k * p.classes + index)] = 1;
+            else
+              out[0].i[size_t(k * p.classes + index)] = 1;
           }
         },
     .saves = none("no gradient"),
     .gradient = no_gradient("integer input"),
-    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
-    .fusion = opaque("adds an axis"),
-    .onnx = OnnxMapping<OneHotParams>{
-        "OneHot", 11,
-        [](auto& p, Types) {
-          Tensor values = Tensor::uninitialized({p.dtype, {2}});
-          visit_dtype(p.dtype, [&](auto tag) {
-            using T = decltype(tag);
-            values.mutable_data<T>()[0] = store_as<T>(0.0);
-            values.mutable_data<T>()[1] = store_as<T>(1.0);
-          });
-          return OnnxCall{{{"axis", int64_t(-1)}}, {{1, Tensor::scalar(double(p.classes), DType::i64)}, {2, values}}};
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, traffic(in, out)};
         },
-        [](const OnnxCall& c, Types) -> std::optional<OneHotParams> {
-          const Tensor *depth = c.constant(1), *values = c.constant(2);
-          if (!depth || !values || c.integer("axis", -1) != -1) return std::nullopt;
-          if (values->to_doubles() != std::vector<double>{0, 1}) return std::nullopt;
-          return OneHotParams{int64_t(depth->item()), values->dtype()};
-        }},
+    .fusion = opaque("adds an axis"),
+    .onnx =
+        OnnxMapping<OneHotParams>{
+            "OneHot", 11,
+            [](auto& p, Types) {
+              Tensor values = Tensor::uninitialized({p.dtype, {2}});
+              visit_dtype(p.dtype, [&](auto tag) {
+                using T = decltype(tag);
+                values.mutable_data<T>()[0] = store_as<T>(0.0);
+                values.mutable_data<T>()[1] = store_as<T>(1.0);
+              });
+              return OnnxCall{{{"axis", int64_t(-1)}},
+                              {{1, Tensor::scalar(double(p.classes), DType::i64)}, {2, values}}};
+            },
+            [](const OnnxCall& c, Types) -> std::optional<OneHotParams> {
+              const Tensor *depth = c.constant(1), *values = c.constant(2);
+              if (!depth || !values || c.integer("axis", -1) != -1) return std::nullopt;
+              if (values->to_doubles() != std::vector<double>{0, 1}) return std::nullopt;
+              return OneHotParams{int64_t(depth->item()), values->dtype()};
+            }},
     .samples = {{{i64({4}, 0, 3)}, {.classes = 3}},
                 {{i32({2, 3}, -2, 6)}, {.classes = 4, .dtype = DType::f64}},
                 {{i64({}, 0, 2)}, {.classes = 2, .dtype = DType::boolean}},
@@ -146,10 +169,15 @@ extern const OpDef one_hot_op = define(OpSpec<OneHotParams>{
 
 }  // namespace ops
 
-Tensor full(const Shape& shape, double value, DType dtype) { return apply1(ops::full_op, {}, ops::FullParams{shape, value, dtype}); }
-Tensor iota(const Shape& shape, int64_t axis, DType dtype) { return apply1(ops::iota_op, {}, ops::IotaParams{shape, axis, dtype}); }
+Tensor full(const Shape& shape, double value, DType dtype) {
+  return apply1(ops::full_op, {}, ops::FullParams{shape, value, dtype});
+}
+Tensor iota(const Shape& shape, int64_t axis, DType dtype) {
+  return apply1(ops::iota_op, {}, ops::IotaParams{shape, axis, dtype});
+}
 Tensor one_hot(const Arg& indices, int64_t classes, DType dtype) {
-  return apply1(ops::one_hot_op, {indices.tensor(DType::i64)}, ops::OneHotParams{classes, dtype}, indices.site());
+  return apply1(ops::one_hot_op, {indices.tensor(DType::i64)}, ops::OneHotParams{classes, dtype},
+                indices.site());
 }
 Tensor zeros_like(const Arg& x) { return full(x.tensor().shape(), 0, x.tensor().dtype()); }
 Tensor ones_like(const Arg& x) { return full(x.tensor().shape(), 1, x.tensor().dtype()); }

@@ -15,18 +15,19 @@ TEST(Index, gather_takes_rows_from_either_end) {
   EXPECT_EQ(gather(x, indices({2, -3, -1})).to_doubles(), (Doubles{20, 21, 0, 1, 20, 21}));
   EXPECT_EQ(gather(x, indices({1}), 1).to_doubles(), (Doubles{1, 11, 21}));
   EXPECT_EQ(gather(x, 1).shape(), (Shape{2}));
-  EXPECT_EQ(gather_elements(x, Tensor::from<int64_t>({0, 2}, {1, 2}), 0).to_doubles(), (Doubles{0, 21}));
+  EXPECT_EQ(gather_elements(x, Tensor::from<int64_t>({0, 2}, {1, 2}), 0).to_doubles(),
+            (Doubles{0, 21}));
 }
 
 TEST(Index, out_of_range_is_an_error_with_value_and_range) {
   const Tensor x = Tensor::zeros({3, 2});
-  for (int64_t bad : {int64_t(3), int64_t(-4), INT64_MAX, INT64_MIN})
-    try {
+  for (int64_t bad : {int64_t(3), int64_t(-4), INT64_MAX, INT64_MIN}) try {
       gather(x, indices({0, bad}));
       ADD_FAILURE() << bad << " accepted";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
-      EXPECT_EQ(e.message(), "gather: input indices: got " + std::to_string(bad) + ", expected -3 … 2 for an axis of length 3");
+      EXPECT_EQ(e.message(), "gather: input indices: got " + std::to_string(bad) +
+                                 ", expected -3 … 2 for an axis of length 3");
     }
   EXPECT_THROW(gather(Tensor::zeros({0, 2}), indices({0})), Error);
   EXPECT_THROW(scatter_add(Tensor::ones({1, 2}), indices({3}), {3, 2}), Error);
@@ -36,12 +37,15 @@ TEST(Index, out_of_range_is_an_error_with_value_and_range) {
 TEST(Index, scatter_adds_what_falls_on_one_place) {
   const Tensor v = Tensor::from<float>({1, 2, 4}, {3, 1});
   EXPECT_EQ(scatter_add(v, indices({1, 1, -1}), {4, 1}).to_doubles(), (Doubles{0, 3, 0, 4}));
-  EXPECT_EQ(scatter_elements_add(v, Tensor::from<int64_t>({0, 0, 0}, {3, 1}), {2, 1}, 0).to_doubles(), (Doubles{7, 0}));
+  EXPECT_EQ(
+      scatter_elements_add(v, Tensor::from<int64_t>({0, 0, 0}, {3, 1}), {2, 1}, 0).to_doubles(),
+      (Doubles{7, 0}));
   try {
     scatter_add(v, indices({0, 1, 2}), {4, 2});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.message(), "scatter_add: shape: got [4,2], expected [4,1] for these values and indices");
+    EXPECT_EQ(e.message(),
+              "scatter_add: shape: got [4,2], expected [4,1] for these values and indices");
   }
 }
 

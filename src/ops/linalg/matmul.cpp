@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product [..., m, k] × [..., k, n] → [..., m, n]; leading axes broadcast; either side may be given
-// transposed. linear(x, w, b) is x wᵀ + b.
+// Matrix product [..., m, k] × [..., k, n] → [..., m, n]; leading axes broadcast; either side may
+// be given transposed. linear(x, w, b) is x wᵀ + b.
 #include "ops/linalg/matmul.h"
 
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -22,20 +23,25 @@ Dims dims(const MatmulParams& p, Types in) {
   const Shape &a = in[0].shape, &b = in[1].shape;
   for (int i = 0; i < 2; ++i)
     if (in[size_t(i)].shape.rank() < 2)
-      fail(ErrorCode::shape_mismatch, fmt::format("input {}: got {}, expected at least two axes", i ? "b" : "a",
-                                                  to_string(in[size_t(i)])));
+      wrong_input(i ? "b" : "a", in[size_t(i)], "at least two axes");
   const int row_a = a.rank() - 2, row_b = b.rank() - 2;
-  Dims d{a[row_a + p.transpose_a], a[row_a + !p.transpose_a], b[row_b + !p.transpose_b], {}, leading(a), leading(b)};
+  Dims d{a[row_a + p.transpose_a],
+         a[row_a + !p.transpose_a],
+         b[row_b + !p.transpose_b],
+         {},
+         leading(a),
+         leading(b)};
   if (const int64_t k = b[row_b + p.transpose_b]; k != d.k)
-    fail(ErrorCode::shape_mismatch,
-         fmt::format("input b: got {}, expected {} rather than {} along axis {} to match {} of input a", to_string(in[1]),
-                     d.k, k, row_b + p.transpose_b, to_string(in[0])));
+    wrong_input("b", in[1],
+                fmt::format("{} rather than {} along axis {} to match {} of input a", d.k, k,
+                            row_b + p.transpose_b, to_string(in[0])));
   const TensorType batches[]{{in[0].dtype, d.batch_a}, {in[1].dtype, d.batch_b}};
   d.batch = broadcast_inputs(batches, {"a (leading axes)", "b (leading axes)"});
   return d;
 }
 
-std::string operand(const Shape& batch, const Shape& out, bool transposed, const char* row, const char* column) {
+std::string operand(const Shape& batch, const Shape& out, bool transposed, const char* row,
+                    const char* column) {
   std::string names;
   for (int i = 0; i < batch.rank(); ++i) {
     const int axis = out.rank() - batch.rank() + i;
@@ -47,7 +53,8 @@ std::string operand(const Shape& batch, const Shape& out, bool transposed, const
 
 // a[..., i, j] times b[..., j, l] with numbers in T.
 template <class T>
-void multiply(const Dims& d, const MatmulParams& p, const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& y) {
+void multiply(const Dims& d, const MatmulParams& p, const std::vector<T>& a,
+              const std::vector<T>& b, std::vector<T>& y) {
   const BroadcastIndex at_a(d.batch_a, d.batch), at_b(d.batch_b, d.batch);
   const int64_t row_a = p.transpose_a ? 1 : d.k, col_a = p.transpose_a ? d.m : 1;
   const int64_t row_b = p.transpose_b ? 1 : d.n, col_b = p.transpose_b ? d.k : 1;
@@ -57,8 +64,12 @@ void multiply(const Dims& d, const MatmulParams& p, const std::vector<T>& a, con
     for (int64_t i = 0; i < d.m; ++i)
       for (int64_t j = 0; j < d.k; ++j)
         for (int64_t l = 0; l < d.n; ++l) {
-          if constexpr (std::is_floating_point_v<T>) out[i * d.n + l] += x[i * row_a + j * col_a] * w[j * row_b + l * col_b];
-          else out[i * d.n + l] = T(uint64_t(out[i * d.n + l]) + uint64_t(x[i * row_a + j * col_a]) * uint64_t(w[j * row_b + l * col_b]));
+          if constexpr (std::is_floating_point_v<T>)
+            out[i * d.n + l] += x[i * row_a + j * col_a] * w[j * row_b + l * col_b];
+          else
+            out[i * d.n + l] =
+                T(uint64_t(out[i * d.n + l]) +
+                  uint64_t(x[i * row_a + j * col_a]) * uint64_t(w[j * row_b + l * col_b]));
         }
   }
 }
@@ -72,7 +83,8 @@ Grads gradient(const MatmulParams& p, const Saved& s, const Tensor& dy) {
     g[0] = unbroadcast(da, a.shape());
   }
   if (s.needs(1)) {
-    if (b.rank() == 2 && a.rank() > 2 && !ta) {  // one product over all leading axes instead of a sum of products
+    if (b.rank() == 2 && a.rank() > 2 &&
+        !ta) {  // one product over all leading axes instead of a sum of products
       a = reshape(a, {a.numel() / std::max<int64_t>(1, a.shape().back()), a.shape().back()});
       d = reshape(d, {a.shape()[0], d.shape().back()});
     }
@@ -101,33 +113,40 @@ extern const OpDef matmul_op = define(OpSpec<MatmulParams>{
         [](auto& p, Types in) {
           const Dims d = dims(p, in);
           return operand(d.batch_a, d.batch, p.transpose_a, "m", "k") + ", " +
-                 operand(d.batch_b, d.batch, p.transpose_b, "k", "n") + " -> " + operand(d.batch, d.batch, false, "m", "n");
+                 operand(d.batch_b, d.batch, p.transpose_b, "k", "n") + " -> " +
+                 operand(d.batch, d.batch, false, "m", "n");
         },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
           const TensorType types[]{in[0].type, in[1].type};
           const Dims d = dims(p, types);
-          if (in[0].is_float()) multiply(d, p, in[0].f, in[1].f, out[0].f);
-          else multiply(d, p, in[0].i, in[1].i, out[0].i);
+          if (in[0].is_float())
+            multiply(d, p, in[0].f, in[1].f, out[0].f);
+          else
+            multiply(d, p, in[0].i, in[1].i, out[0].i);
         },
     .saves = {input(0), input(1)},
-    .gradient = [](auto& p, const Saved& s, std::span<const Tensor> dy) { return gradient(p, s, dy[0]); },
+    .gradient = [](auto& p, const Saved& s,
+                   std::span<const Tensor> dy) { return gradient(p, s, dy[0]); },
     .cost =
         [](auto& p, Types in, Types out) {
           return Cost{2.0 * double(out[0].numel()) * double(dims(p, in).k), traffic(in, out)};
         },
     .fusion = opaque("a matrix product; neighbours join it as prologue or epilogue"),
-    .onnx = OnnxMapping<MatmulParams>{"MatMul", 13,
-                                      [](auto& p, Types) {
-                                        if (p.transpose_a || p.transpose_b)
-                                          fail(ErrorCode::unsupported, "ONNX MatMul does not transpose; use the decomposition");
-                                        return OnnxCall{};
-                                      },
-                                      [](const OnnxCall&, Types in) -> std::optional<MatmulParams> {
-                                        for (const TensorType& t : in)
-                                          if (t.shape.rank() < 2) return std::nullopt;  // a vector: reshape first
-                                        return MatmulParams{};
-                                      }},
+    .onnx =
+        OnnxMapping<MatmulParams>{"MatMul", 13,
+                                  [](auto& p, Types) {
+                                    if (p.transpose_a || p.transpose_b)
+                                      fail(ErrorCode::unsupported,
+                                           "ONNX MatMul does not transpose; use the decomposition");
+                                    return OnnxCall{};
+                                  },
+                                  [](const OnnxCall&, Types in) -> std::optional<MatmulParams> {
+                                    for (const TensorType& t : in)
+                                      if (t.shape.rank() < 2)
+                                        return std::nullopt;  // a vector: reshape first
+                                    return MatmulParams{};
+                                  }},
     .samples = {{{f32({2, 3}), f32({3, 4})}},
                 {{f32({2, 1, 5, 3}), f32({4, 7, 3})}, {.transpose_b = true}},
                 {{f32({3, 2}), f32({5, 3, 1})}, {.transpose_a = true}},
@@ -144,18 +163,22 @@ extern const OpDef matmul_op = define(OpSpec<MatmulParams>{
 }  // namespace ops
 
 Tensor matmul(const Arg& a, const Arg& b, bool transpose_a, bool transpose_b) {
-  return apply1(ops::matmul_op, {a.tensor(), b.tensor()}, ops::MatmulParams{transpose_a, transpose_b}, a.site());
+  return apply1(ops::matmul_op, {a.tensor(), b.tensor()},
+                ops::MatmulParams{transpose_a, transpose_b}, a.site());
 }
 
 Tensor linear(const Arg& x, const Arg& weight, const Tensor& bias) {
   const Tensor in = x.tensor(), w = weight.tensor();
-  if (in.defined() && w.defined() && (w.rank() != 2 || in.rank() < 1 || in.shape().back() != w.shape()[1]))
+  if (in.defined() && w.defined() &&
+      (w.rank() != 2 || in.rank() < 1 || in.shape().back() != w.shape()[1]))
     fail(ErrorCode::shape_mismatch,
-         fmt::format("linear: input weight: got {}, expected [out, in] with the last axis of input x, {}",
-                     to_string(w.type()), to_string(in.type())));
+         fmt::format(
+             "linear: input weight: got {}, expected [out, in] with the last axis of input x, {}",
+             to_string(w.type()), to_string(in.type())));
   const CallSite site = x.site();
   Tensor y = in.defined() && in.rank() == 1
-                 ? reshape(matmul(Arg(unsqueeze(in, 0), site.file, site.line), w, false, true), {w.shape()[0]})
+                 ? reshape(matmul(Arg(unsqueeze(in, 0), site.file, site.line), w, false, true),
+                           {w.shape()[0]})
                  : matmul(Arg(in, site.file, site.line), w, false, true);
   return bias.defined() ? add(Arg(y, site.file, site.line), bias) : y;
 }

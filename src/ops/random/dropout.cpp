@@ -9,7 +9,8 @@ namespace cairn {
 
 Tensor dropout(const Arg& x, double p) {
   if (!(p >= 0 && p <= 1))
-    fail(ErrorCode::invalid_argument, fmt::format("dropout: parameter p: got {}, expected 0 … 1", p));
+    fail(ErrorCode::invalid_argument,
+         fmt::format("dropout: parameter p: got {}, expected 0 … 1", p));
   const Tensor t = x.tensor();
   if (!is_training() || p == 0) return t;
   const Arg site(t, x.site().file, x.site().line);

@@ -19,7 +19,8 @@ struct Moments {
 Moments moments(const Tensor& t) {
   Moments m{0, 0, INFINITY, -INFINITY};
   const auto v = t.to_doubles();
-  for (double x : v) m.mean += x / double(v.size()), m.low = std::min(m.low, x), m.high = std::max(m.high, x);
+  for (double x : v)
+    m.mean += x / double(v.size()), m.low = std::min(m.low, x), m.high = std::max(m.high, x);
   for (double x : v) m.variance += (x - m.mean) * (x - m.mean) / double(v.size());
   return m;
 }
@@ -55,7 +56,8 @@ TEST(Random, uniform_numbers_fill_their_range) {
   EXPECT_NEAR(m.variance, 16. / 12, 0.03);
   EXPECT_GE(m.low, -1);
   EXPECT_LT(m.high, 3);
-  for (DType d : {DType::f16, DType::bf16}) EXPECT_LT(moments(random_uniform({40000}, 0, 1, d)).high, 1);
+  for (DType d : {DType::f16, DType::bf16})
+    EXPECT_LT(moments(random_uniform({40000}, 0, 1, d)).high, 1);
 }
 
 TEST(Random, normal_numbers_have_the_moments_asked_for) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -12,7 +13,8 @@ namespace {
 struct ArgParams {
   int64_t axis = -1;
   bool keep = false;  // keep the axis with length 1
-  static constexpr auto fields = describe(field("axis", &ArgParams::axis), field("keep", &ArgParams::keep));
+  static constexpr auto fields =
+      describe(field("axis", &ArgParams::axis), field("keep", &ArgParams::keep));
 };
 
 // better(x, y): does x beat the best so far?
@@ -28,27 +30,27 @@ OpDef arg_extreme(std::string name, std::string onnx, bool (*better)(double, dou
                 Shape shape = in[0].shape;
                 const int axis = normalize_axis(p.axis, shape.rank());
                 if (shape[axis] == 0)
-                  fail(ErrorCode::shape_mismatch, fmt::format("input x: got {}, expected at least one element along axis {}",
-                                                              to_string(in[0]), axis));
-                if (p.keep) shape[axis] = 1;
-                else shape.erase(axis);
+                  wrong_input("x", in[0], fmt::format("at least one element along axis {}", axis));
+                if (p.keep)
+                  shape[axis] = 1;
+                else
+                  shape.erase(axis);
                 return TypeList{{DType::i64, shape}};
               },
           .factors =
               [](auto& p, Types in) {
                 const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
-                std::string out;
-                for (int i = 0; i < rank; ++i)
-                  if (i != axis) out += std::string(" ") + char('a' + i);
-                  else if (p.keep) out += " 1";
-                return axis_names(rank, {axis}) + " ->" + out;
+                return axis_names(rank, {axis}) + " -> " +
+                       axis_names_with(rank, axis, p.keep ? "1" : "");
               },
           .reference =
               [=](auto& p, RefIn in, RefOut out) {
                 const AxisView v(in[0].shape(), normalize_axis(p.axis, in[0].shape().rank()));
                 for (int64_t o = 0; o < v.outer; ++o)
                   for (int64_t i = 0; i < v.inner; ++i) {
-                    const auto at = [&](int64_t k) { return size_t((o * v.length + k) * v.inner + i); };
+                    const auto at = [&](int64_t k) {
+                      return size_t((o * v.length + k) * v.inner + i);
+                    };
                     int64_t best = 0;
                     for (int64_t k = 1; k < v.length; ++k)
                       if (in[0].is_float() ? better(in[0].f[at(k)], in[0].f[at(best)])
@@ -59,16 +61,21 @@ OpDef arg_extreme(std::string name, std::string onnx, bool (*better)(double, dou
               },
           .saves = none("no gradient"),
           .gradient = no_gradient("integer output"),
-          .cost = [](auto&, Types in, Types out) { return Cost{double(in[0].numel()), traffic(in, out)}; },
+          .cost =
+              [](auto&, Types in, Types out) {
+                return Cost{double(in[0].numel()), traffic(in, out)};
+              },
           .fusion = opaque("yields positions"),
-          .onnx = OnnxMapping<ArgParams>{std::move(onnx), 13,
-                                         [](auto& p, Types) {
-                                           return OnnxCall{{{"axis", p.axis}, {"keepdims", int64_t(p.keep)}}, {}};
-                                         },
-                                         [](const OnnxCall& c, Types) -> std::optional<ArgParams> {
-                                           if (c.integer("select_last_index", 0)) return std::nullopt;
-                                           return ArgParams{c.integer("axis", 0), c.integer("keepdims", 1) != 0};
-                                         }},
+          .onnx =
+              OnnxMapping<ArgParams>{
+                  std::move(onnx), 13,
+                  [](auto& p, Types) {
+                    return OnnxCall{{{"axis", p.axis}, {"keepdims", int64_t(p.keep)}}, {}};
+                  },
+                  [](const OnnxCall& c, Types) -> std::optional<ArgParams> {
+                    if (c.integer("select_last_index", 0)) return std::nullopt;
+                    return ArgParams{c.integer("axis", 0), c.integer("keepdims", 1) != 0};
+                  }},
           .samples = {{{f32({2, 3})}},
                       {{f32({4, 1, 7})}, {.axis = 0, .keep = true}},
                       {{i32({3, 5}, -2, 3)}, {.axis = 1}},
@@ -80,10 +87,12 @@ OpDef arg_extreme(std::string name, std::string onnx, bool (*better)(double, dou
 }  // namespace
 
 extern const OpDef argmax_op = arg_extreme(
-    "argmax", "ArgMax", [](double x, double best) { return x > best || (std::isnan(x) && !std::isnan(best)); },
+    "argmax", "ArgMax",
+    [](double x, double best) { return x > best || (std::isnan(x) && !std::isnan(best)); },
     [](int64_t x, int64_t best) { return x > best; });
 extern const OpDef argmin_op = arg_extreme(
-    "argmin", "ArgMin", [](double x, double best) { return x < best || (std::isnan(x) && !std::isnan(best)); },
+    "argmin", "ArgMin",
+    [](double x, double best) { return x < best || (std::isnan(x) && !std::isnan(best)); },
     [](int64_t x, int64_t best) { return x < best; });
 
 }  // namespace ops

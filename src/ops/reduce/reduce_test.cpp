@@ -10,9 +10,12 @@ namespace cairn {
 namespace {
 
 using Doubles = std::vector<double>;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                 kInf = std::numeric_limits<double>::infinity();
 
-Tensor matrix(std::initializer_list<double> v, int64_t columns) { return Tensor::from(v, {int64_t(v.size()) / columns, columns}); }
+Tensor matrix(std::initializer_list<double> v, int64_t columns) {
+  return Tensor::from(v, {int64_t(v.size()) / columns, columns});
+}
 
 template <class F>
 Doubles slopes(const Tensor& x, F&& f) {
@@ -38,19 +41,23 @@ TEST(Reduce, nothing_sums_to_zero_but_has_no_greatest) {
   EXPECT_EQ(prod(none, {0}).to_doubles(), (Doubles{1, 1}));
   EXPECT_TRUE(std::isnan(mean(none, {0}).to_doubles()[0]));
   EXPECT_EQ(max(none, {1}).numel(), 0);
-  for (auto f : {+[](const Tensor& t) { return max(t, {0}); }, +[](const Tensor& t) { return min(t); },
-                 +[](const Tensor& t) { return argmax(t, 0); }})
+  for (auto f :
+       {+[](const Tensor& t) { return max(t, {0}); }, +[](const Tensor& t) { return min(t); },
+        +[](const Tensor& t) { return argmax(t, 0); }})
     try {
       f(none);
       ADD_FAILURE() << "accepted";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::shape_mismatch);
-      EXPECT_NE(e.message().find("got f32[0,2], expected at least one element along axis 0"), e.message().npos) << e.message();
+      EXPECT_NE(e.message().find("got f32[0,2], expected at least one element along axis 0"),
+                e.message().npos)
+          << e.message();
     }
 }
 
 TEST(Reduce, greatest_shares_its_gradient_among_equals) {
-  EXPECT_EQ(slopes(matrix({1, 3, 3, 2, 0, 1}, 3), [](const Tensor& t) { return max(t, {1}); }), (Doubles{0, 0.5, 0.5, 1, 0, 0}));
+  EXPECT_EQ(slopes(matrix({1, 3, 3, 2, 0, 1}, 3), [](const Tensor& t) { return max(t, {1}); }),
+            (Doubles{0, 0.5, 0.5, 1, 0, 0}));
   EXPECT_EQ(slopes(matrix({1, 3, 3, 0, 0, 0}, 3), [](const Tensor& t) { return min(t, {1}); }),
             (Doubles{1, 0, 0, 1. / 3, 1. / 3, 1. / 3}));
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/catalog.h"
+#include "ops/expect.h"
 
 namespace cairn {
 namespace ops {
@@ -15,8 +16,7 @@ std::array<bool, kMaxRank> reduced_axes(const std::vector<int64_t>& axes, int ra
   if (axes.empty()) std::fill_n(reduced.begin(), rank, true);
   for (int64_t given : axes) {
     bool& axis = reduced[size_t(normalize_axis(given, rank))];
-    if (axis)
-      fail(ErrorCode::invalid_argument, fmt::format("parameter axes: got {} twice, expected each axis once", given));
+    if (axis) wrong_param("axes", to_string(ParamValue(axes)), "each axis once");
     axis = true;
   }
   return reduced;
@@ -25,8 +25,10 @@ std::array<bool, kMaxRank> reduced_axes(const std::vector<int64_t>& axes, int ra
 Shape reduced_shape(const Shape& x, const std::array<bool, kMaxRank>& reduced, bool keep) {
   Shape out;
   for (int i = 0; i < x.rank(); ++i)
-    if (!reduced[size_t(i)]) out.push_back(x[i]);
-    else if (keep) out.push_back(1);
+    if (!reduced[size_t(i)])
+      out.push_back(x[i]);
+    else if (keep)
+      out.push_back(1);
   return out;
 }
 
@@ -43,9 +45,9 @@ struct Reduction {
   double (*real)(double, double);
   int64_t (*integer_start)(DType) = nullptr;
   int64_t (*integer)(int64_t, int64_t) = nullptr;
-  bool average = false;       // divide by the count
+  bool average = false;        // divide by the count
   bool needs_element = false;  // of nothing there is none
-  std::string factor;         // how parts combine: "" sum, "^max" …, "!" they do not
+  std::string factor;          // how parts combine: "" sum, "^max" …, "!" they do not
   Listed<SavedRef> saves;
   Facet<Grads(const ReduceParams&, const Saved&, std::span<const Tensor> dy)> gradient;
   std::string onnx;
@@ -82,11 +84,11 @@ OpDef reduce_op(Reduction r, const char* file = __builtin_FILE()) {
             const auto reduced = reduced_axes(p.axes, x.rank());
             for (int i = 0; needs_element && i < x.rank(); ++i)
               if (reduced[size_t(i)] && x[i] == 0)
-                fail(ErrorCode::shape_mismatch,
-                     fmt::format("input x: got {}, expected at least one element along axis {}", to_string(in[0]), i));
+                wrong_input("x", in[0], fmt::format("at least one element along axis {}", i));
             return TypeList{{in[0].dtype, reduced_shape(x, reduced, p.keep)}};
           },
-      .factors = [suffix = r.factor](auto& p, Types in) { return reduction_factors(p, in[0].shape, suffix); },
+      .factors = [suffix = r.factor](
+                     auto& p, Types in) { return reduction_factors(p, in[0].shape, suffix); },
       .reference =
           [r](auto& p, RefIn in, RefOut out) {
             const auto reduced = reduced_axes(p.axes, in[0].shape().rank());
@@ -110,28 +112,39 @@ OpDef reduce_op(Reduction r, const char* file = __builtin_FILE()) {
           },
       .saves = std::move(r.saves),
       .gradient = std::move(r.gradient),
-      .cost = [](auto&, Types in, Types out) { return Cost{double(in[0].numel()), traffic(in, out)}; },
-      .fusion = reduction(),
-      .onnx = OnnxMapping<ReduceParams>{
-          r.onnx, 13,
-          [as_input = r.axes_are_input](auto& p, Types) {
-            OnnxCall call{{{"keepdims", int64_t(p.keep)}}, {}};
-            if (p.axes.empty()) return call;
-            if (as_input) call.constants = {{1, Tensor::from(p.axes, {int64_t(p.axes.size())})}};
-            else call.attributes.push_back({"axes", p.axes});
-            return call;
+      .cost =
+          [](auto&, Types in, Types out) {
+            return Cost{double(in[0].numel()), traffic(in, out)};
           },
-          [as_input = r.axes_are_input](const OnnxCall& c, Types) -> std::optional<ReduceParams> {
-            ReduceParams p{{}, c.integer("keepdims", 1) != 0};
-            if (!as_input) p.axes = c.integers("axes", {});
-            else if (auto* axes = c.constant(1)) p.axes = axes->template values<int64_t>();
-            if (p.axes.empty() && c.integer("noop_with_empty_axes", 0)) return std::nullopt;
-            return p;
-          }},
+      .fusion = reduction(),
+      .onnx =
+          OnnxMapping<ReduceParams>{
+              r.onnx, 13,
+              [as_input = r.axes_are_input](auto& p, Types) {
+                OnnxCall call{{{"keepdims", int64_t(p.keep)}}, {}};
+                if (p.axes.empty()) return call;
+                if (as_input)
+                  call.constants = {{1, Tensor::from(p.axes, {int64_t(p.axes.size())})}};
+                else
+                  call.attributes.push_back({"axes", p.axes});
+                return call;
+              },
+              [as_input = r.axes_are_input](const OnnxCall& c,
+                                            Types) -> std::optional<ReduceParams> {
+                ReduceParams p{{}, c.integer("keepdims", 1) != 0};
+                if (!as_input)
+                  p.axes = c.integers("axes", {});
+                else if (auto* axes = c.constant(1))
+                  p.axes = axes->template values<int64_t>();
+                if (p.axes.empty() && c.integer("noop_with_empty_axes", 0)) return std::nullopt;
+                return p;
+              }},
       .samples = std::move(samples),
   };
   if (r.decompose)
-    spec.decompose = [f = std::move(r.decompose)](auto& p, std::span<const Tensor> in) { return std::vector{f(p, in[0])}; };
+    spec.decompose = [f = std::move(r.decompose)](auto& p, std::span<const Tensor> in) {
+      return std::vector{f(p, in[0])};
+    };
   return define(std::move(spec), file);
 }
 
@@ -154,12 +167,14 @@ Grads to_extremes(const ReduceParams& p, const Saved& s, const Tensor& dy) {
   return grads(chosen * (with_kept_axes(dy, p, x.shape()) / sum(chosen, p.axes, Keep::yes)));
 }
 
-// With at most one zero among the factors the product of the others is p / x or p; with more it is 0.
+// With at most one zero among the factors the product of the others is p / x or p; with more it is
+// 0.
 Grads prod_gradient(const ReduceParams& p, const Saved& s, const Tensor& dy) {
   const Tensor x = s.input(0), zero = equal(x, 0), others = select(zero, 1, x);
   const Tensor product = prod(others, p.axes, Keep::yes);
   const Tensor zeros = sum(cast(zero, x.dtype()), p.axes, Keep::yes);
-  const Tensor at_zero = select(equal(zeros, 1), product, 0), elsewhere = select(equal(zeros, 0), product / others, 0);
+  const Tensor at_zero = select(equal(zeros, 1), product, 0),
+               elsewhere = select(equal(zeros, 0), product / others, 0);
   return grads(with_kept_axes(dy, p, x.shape()) * select(zero, at_zero, elsewhere));
 }
 
@@ -167,14 +182,18 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 int64_t lowest(DType d) {
   return visit_dtype(d, [](auto tag) -> int64_t {
-    if constexpr (std::is_integral_v<decltype(tag)>) return int64_t(std::numeric_limits<decltype(tag)>::min());
-    else return 0;
+    if constexpr (std::is_integral_v<decltype(tag)>)
+      return int64_t(std::numeric_limits<decltype(tag)>::min());
+    else
+      return 0;
   });
 }
 int64_t highest(DType d) {
   return visit_dtype(d, [](auto tag) -> int64_t {
-    if constexpr (std::is_integral_v<decltype(tag)>) return int64_t(std::numeric_limits<decltype(tag)>::max());
-    else return 0;
+    if constexpr (std::is_integral_v<decltype(tag)>)
+      return int64_t(std::numeric_limits<decltype(tag)>::max());
+    else
+      return 0;
   });
 }
 
@@ -209,7 +228,8 @@ extern const OpDef mean_op = reduce_op(Reduction{
           return grads(spread(dy[0] * (1 / std::fmax(1, count(p, x))), p, x));
         },
     .onnx = "ReduceMean",
-    .decompose = [](auto& p, auto& x) { return sum(x, p.axes, Keep(p.keep)) / count(p, x.shape()); },
+    .decompose = [](auto& p,
+                    auto& x) { return sum(x, p.axes, Keep(p.keep)) / count(p, x.shape()); },
 });
 
 extern const OpDef max_op = reduce_op(Reduction{
@@ -221,7 +241,8 @@ extern const OpDef max_op = reduce_op(Reduction{
     .needs_element = true,
     .factor = "^max",
     .saves = {input(0), output(0)},
-    .gradient = [](auto& p, const Saved& s, std::span<const Tensor> dy) { return to_extremes(p, s, dy[0]); },
+    .gradient = [](auto& p, const Saved& s,
+                   std::span<const Tensor> dy) { return to_extremes(p, s, dy[0]); },
     .onnx = "ReduceMax",
 });
 
@@ -234,7 +255,8 @@ extern const OpDef min_op = reduce_op(Reduction{
     .needs_element = true,
     .factor = "^min",
     .saves = {input(0), output(0)},
-    .gradient = [](auto& p, const Saved& s, std::span<const Tensor> dy) { return to_extremes(p, s, dy[0]); },
+    .gradient = [](auto& p, const Saved& s,
+                   std::span<const Tensor> dy) { return to_extremes(p, s, dy[0]); },
     .onnx = "ReduceMin",
 });
 
@@ -246,15 +268,17 @@ extern const OpDef prod_op = reduce_op(Reduction{
     .integer = [](int64_t a, int64_t x) { return int64_t(uint64_t(a) * uint64_t(x)); },
     .factor = "^prod",
     .saves = {input(0)},
-    .gradient = [](auto& p, const Saved& s, std::span<const Tensor> dy) { return prod_gradient(p, s, dy[0]); },
+    .gradient = [](auto& p, const Saved& s,
+                   std::span<const Tensor> dy) { return prod_gradient(p, s, dy[0]); },
     .onnx = "ReduceProd",
 });
 
 }  // namespace ops
 
-#define CAIRN_REDUCTION(name)                                                                            \
-  Tensor name(const Arg& x, const Axes& axes, Keep keep) {                                               \
-    return apply1(ops::name##_op, {x.tensor()}, ops::ReduceParams{axes, keep == Keep::yes}, x.site());   \
+#define CAIRN_REDUCTION(name)                                                               \
+  Tensor name(const Arg& x, const Axes& axes, Keep keep) {                                  \
+    return apply1(ops::name##_op, {x.tensor()}, ops::ReduceParams{axes, keep == Keep::yes}, \
+                  x.site());                                                                \
   }
 CAIRN_REDUCTION(sum)
 CAIRN_REDUCTION(mean)

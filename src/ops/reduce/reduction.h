@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reductions share: their parameters, the shapes they give, and the way back from a result to its input.
+// What reductions share: their parameters, the shapes they give, and the way back from a result to
+// its input.
 #pragma once
 #include "ops/helpers.h"
 
@@ -8,7 +9,8 @@ namespace cairn::ops {
 struct ReduceParams {
   std::vector<int64_t> axes;  // empty: all
   bool keep = false;          // keep them with length 1
-  static constexpr auto fields = describe(field("axes", &ReduceParams::axes), field("keep", &ReduceParams::keep));
+  static constexpr auto fields =
+      describe(field("axes", &ReduceParams::axes), field("keep", &ReduceParams::keep));
 };
 
 // For each axis: is it reduced? Fails when an axis is out of range or named twice.

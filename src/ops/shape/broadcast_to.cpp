@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast to a shape: axes of length one and new leading axes repeat. A length of −1 keeps the input's own,
-// which the wrapper writes wherever it can, so that the same call fits another batch size.
+// Broadcast to a shape: axes of length one and new leading axes repeat. A length of −1 keeps the
+// input's own, which the wrapper writes wherever it can, so that the same call fits another batch
+// size.
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -23,8 +25,8 @@ Shape resolve(const BroadcastParams& p, const TensorType& x) {
     good = shape[i] >= 0 && (own == 1 || own == shape[i]);
   }
   if (!good)
-    fail(ErrorCode::shape_mismatch, fmt::format("parameter shape: got {}, expected a shape that input x, {}, broadcasts to",
-                                                to_string(p.shape), to_string(x)));
+    wrong_param("shape", to_string(p.shape),
+                fmt::format("a shape that input x, {}, broadcasts to", to_string(x)));
   return shape;
 }
 
@@ -41,7 +43,10 @@ extern const OpDef broadcast_to_op = define(OpSpec<BroadcastParams>{
     .name = "broadcast_to",
     .inputs = {{"x"}},
     .outputs = {{"y"}},
-    .infer = [](auto& p, Types in) { return TypeList{{in[0].dtype, resolve(p, in[0])}}; },
+    .infer =
+        [](auto& p, Types in) {
+          return TypeList{{in[0].dtype, resolve(p, in[0])}};
+        },
     .factors =
         [](auto& p, Types in) {
           const Shape& x = in[0].shape;
@@ -50,7 +55,9 @@ extern const OpDef broadcast_to_op = define(OpSpec<BroadcastParams>{
           for (int i = 0; i < p.shape.rank(); ++i) {
             const bool kept = p.shape[i] == -1;
             if (i >= extra)
-              from += kept ? fmt::format("{} ", char('a' + i)) : x[i - extra] == 1 ? "1 " : fmt::format("x{}! ", i);
+              from += kept                ? fmt::format("{} ", char('a' + i))
+                      : x[i - extra] == 1 ? "1 "
+                                          : fmt::format("x{}! ", i);
             to += kept ? fmt::format(" {}", char('a' + i)) : fmt::format(" y{}!", i);
           }
           return from + "->" + to;
@@ -67,31 +74,34 @@ extern const OpDef broadcast_to_op = define(OpSpec<BroadcastParams>{
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 0); },
     .fusion = view_only(),
-    .onnx = OnnxMapping<BroadcastParams>{"Expand", 13,
-                                         [](auto& p, Types) {  // ONNX broadcasts both ways: 1 keeps the input's own
-                                           Shape shape = p.shape;
-                                           for (int i = 0; i < shape.rank(); ++i)
-                                             if (shape[i] == -1) shape[i] = 1;
-                                           return OnnxCall{{}, {{1, Tensor::from(shape.span(), {shape.rank()})}}};
-                                         },
-                                         [](const OnnxCall& c, Types in) -> std::optional<BroadcastParams> {
-                                           if (!c.constant(1)) return std::nullopt;
-                                           const Shape shape(c.constant(1)->template values<int64_t>());
-                                           return BroadcastParams{opened(in[0].shape, broadcast(in[0].shape, shape))};
-                                         }},
+    .onnx =
+        OnnxMapping<BroadcastParams>{
+            "Expand", 13,
+            [](auto& p, Types) {  // ONNX broadcasts both ways: 1 keeps the input's own
+              Shape shape = p.shape;
+              for (int i = 0; i < shape.rank(); ++i)
+                if (shape[i] == -1) shape[i] = 1;
+              return OnnxCall{{}, {{1, Tensor::from(shape.span(), {shape.rank()})}}};
+            },
+            [](const OnnxCall& c, Types in) -> std::optional<BroadcastParams> {
+              if (!c.constant(1)) return std::nullopt;
+              const Shape shape(c.constant(1)->template values<int64_t>());
+              return BroadcastParams{opened(in[0].shape, broadcast(in[0].shape, shape))};
+            }},
     .samples = {{{f32({2, 1})}, {{-1, 3}}},
                 {{f32({3})}, {{4, 2, -1}}},
                 {{f32({})}, {{2, 2}}},
                 {{f32({4, 1, 5})}, {{2, 4, 3, 5}}},
                 {{f32({1, 3})}, {{0, 3}}}},
-    .view = [](auto& p, const StridedView& in, Types types) {
-      const Shape shape = resolve(p, types[0]);
-      const int extra = shape.rank() - in.shape.rank();
-      Shape strides = Shape::filled(shape.rank(), 0);
-      for (int i = 0; i < in.shape.rank(); ++i)
-        if (in.shape[i] == shape[i + extra]) strides[i + extra] = in.strides[i];
-      return std::optional(StridedView{shape, strides, in.offset});
-    },
+    .view =
+        [](auto& p, const StridedView& in, Types types) {
+          const Shape shape = resolve(p, types[0]);
+          const int extra = shape.rank() - in.shape.rank();
+          Shape strides = Shape::filled(shape.rank(), 0);
+          for (int i = 0; i < in.shape.rank(); ++i)
+            if (in.shape[i] == shape[i + extra]) strides[i + extra] = in.strides[i];
+          return std::optional(StridedView{shape, strides, in.offset});
+        },
 });
 
 }  // namespace ops
@@ -99,7 +109,9 @@ extern const OpDef broadcast_to_op = define(OpSpec<BroadcastParams>{
 Tensor broadcast_to(const Arg& x, const Shape& shape) {
   const Tensor t = x.tensor();
   if (t.defined() && t.shape() == shape) return t;
-  return apply1(ops::broadcast_to_op, {t}, ops::BroadcastParams{t.defined() ? ops::opened(t.shape(), shape) : shape}, x.site());
+  return apply1(ops::broadcast_to_op, {t},
+                ops::BroadcastParams{t.defined() ? ops::opened(t.shape(), shape) : shape},
+                x.site());
 }
 
 }  // namespace cairn

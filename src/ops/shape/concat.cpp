@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Concat: inputs one after the other along an axis. stack is a concat along a new axis.
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -11,13 +12,6 @@ struct ConcatParams {
   int64_t axis = 0;
   static constexpr auto fields = describe(field("axis", &ConcatParams::axis));
 };
-
-// "a b<k>! c": only the axis itself differs between the operands.
-std::string operand(int rank, int axis, const std::string& own) {
-  std::string text;
-  for (int i = 0; i < rank; ++i) text += (i ? " " : "") + (i == axis ? own : std::string(1, char('a' + i)));
-  return text;
-}
 
 }  // namespace
 
@@ -34,8 +28,8 @@ extern const OpDef concat_op = define(OpSpec<ConcatParams>{
             Shape expected = in[0].shape;
             if (in[k].shape.rank() == expected.rank()) expected[axis] = in[k].shape[axis];
             if (in[k].shape != expected)
-              fail(ErrorCode::shape_mismatch, fmt::format("input {}: got {}, expected {} but for axis {}", k,
-                                                          to_string(in[k]), to_string(in[0]), axis));
+              wrong_input(std::to_string(k), in[k],
+                          fmt::format("{} but for axis {}", to_string(in[0]), axis));
             shape[axis] += in[k].shape[axis];
           }
           return TypeList{{in[0].dtype, shape}};
@@ -44,8 +38,9 @@ extern const OpDef concat_op = define(OpSpec<ConcatParams>{
         [](auto& p, Types in) {
           const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
           std::string text;
-          for (size_t k = 0; k < in.size(); ++k) text += (k ? ", " : "") + operand(rank, axis, fmt::format("x{}!", k));
-          return text + " -> " + operand(rank, axis, "y!");
+          for (size_t k = 0; k < in.size(); ++k)
+            text += (k ? ", " : "") + axis_names_with(rank, axis, fmt::format("x{}!", k));
+          return text + " -> " + axis_names_with(rank, axis, "y!");
         },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
@@ -65,7 +60,8 @@ extern const OpDef concat_op = define(OpSpec<ConcatParams>{
         [](auto& p, const Saved& s, std::span<const Tensor> dy) {
           const int rank = dy[0].rank(), axis = normalize_axis(p.axis, rank);
           Grads g;
-          std::vector<int64_t> begin(size_t(rank), 0), end(dy[0].shape().begin(), dy[0].shape().end());
+          std::vector<int64_t> begin(size_t(rank), 0),
+              end(dy[0].shape().begin(), dy[0].shape().end());
           for (int k = 0; k < s.input_count(); ++k) {
             int64_t& from = begin[size_t(axis)];
             end[size_t(axis)] = from + s.input_type(k).shape[axis];
@@ -76,7 +72,10 @@ extern const OpDef concat_op = define(OpSpec<ConcatParams>{
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 0); },
     .fusion = opaque("writes several operands into one"),
-    .onnx = OnnxMapping<ConcatParams>{"Concat", 13, [](auto& p, Types) { return OnnxCall{{{"axis", p.axis}}, {}}; },
+    .onnx = OnnxMapping<ConcatParams>{"Concat", 13,
+                                      [](auto& p, Types) {
+                                        return OnnxCall{{{"axis", p.axis}}, {}};
+                                      },
                                       [](const OnnxCall& c, Types) {
                                         return std::optional(ConcatParams{c.integer("axis", 0)});
                                       }},

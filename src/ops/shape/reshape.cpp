@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reshape: the same elements in row-major order under another shape; one length may be −1, inferred.
-// flatten, squeeze and unsqueeze are reshapes.
+// Reshape: the same elements in row-major order under another shape; one length may be −1,
+// inferred. flatten, squeeze and unsqueeze are reshapes.
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -17,20 +18,23 @@ Shape resolve(Shape shape, const TensorType& x) {
   int inferred = -1;
   int64_t known = 1;
   for (int i = 0; i < shape.rank(); ++i)
-    if (shape[i] == -1 && inferred < 0) inferred = i;
+    if (shape[i] == -1 && inferred < 0)
+      inferred = i;
     else if (shape[i] < 0)
-      fail(ErrorCode::invalid_argument,
-           fmt::format("parameter shape: got {}, expected lengths and at most one -1", to_string(shape)));
-    else known *= shape[i];
+      wrong_param("shape", to_string(shape), "lengths and at most one -1");
+    else
+      known *= shape[i];
   const std::string got = to_string(shape);
-  if (inferred >= 0 && known > 0 && x.numel() % known == 0) shape[inferred] = x.numel() / known;
+  if (inferred >= 0 && known > 0 && x.numel() % known == 0)
+    shape[inferred] = x.numel() / known;
   else if (inferred >= 0 || shape.numel() != x.numel())
-    fail(ErrorCode::shape_mismatch, fmt::format("parameter shape: got {}, expected one with the {} elements of input x, {}",
-                                                got, x.numel(), to_string(x)));
+    wrong_param("shape", got,
+                fmt::format("one with the {} elements of input x, {}", x.numel(), to_string(x)));
   return shape;
 }
 
-// The axis of x that axis j of y is, with all before it: same length, same number of elements outside; else −1.
+// The axis of x that axis j of y is, with all before it: same length, same number of elements
+// outside; else −1.
 int same_axis(const Shape& x, const Shape& y, int j) {
   int64_t outer = 1, before = 1;
   for (int k = 0; k < j; ++k) outer *= y[k];
@@ -45,7 +49,10 @@ extern const OpDef reshape_op = define(OpSpec<ReshapeParams>{
     .name = "reshape",
     .inputs = {{"x"}},
     .outputs = {{"y"}},
-    .infer = [](auto& p, Types in) { return TypeList{{in[0].dtype, resolve(p.shape, in[0])}}; },
+    .infer =
+        [](auto& p, Types in) {
+          return TypeList{{in[0].dtype, resolve(p.shape, in[0])}};
+        },
     // Lengths are fixed by the parameters, but for the inferred one when it is an axis of x.
     .factors =
         [](auto& p, Types in) {
@@ -56,7 +63,8 @@ extern const OpDef reshape_op = define(OpSpec<ReshapeParams>{
           std::string text;
           for (int i = 0; i < x.rank(); ++i) text += i == from ? "a " : fmt::format("x{}! ", i);
           text += "->";
-          for (int j = 0; j < y.rank(); ++j) text += from >= 0 && j == to ? " a" : fmt::format(" y{}!", j);
+          for (int j = 0; j < y.rank(); ++j)
+            text += from >= 0 && j == to ? " a" : fmt::format(" y{}!", j);
           return text;
         },
     .reference =
@@ -66,25 +74,28 @@ extern const OpDef reshape_op = define(OpSpec<ReshapeParams>{
         },
     .saves = none("elements only move"),
     .gradient =
-        [](auto&, const Saved& s, std::span<const Tensor> dy) { return grads(reshape(dy[0], s.input_type(0).shape)); },
+        [](auto&, const Saved& s, std::span<const Tensor> dy) {
+          return grads(reshape(dy[0], s.input_type(0).shape));
+        },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 0); },
     .fusion = view_only(),
-    .onnx = OnnxMapping<ReshapeParams>{
-        "Reshape", 14,
-        [](auto& p, Types) {
-          OnnxCall call{{}, {{1, Tensor::from(p.shape.span(), {p.shape.rank()})}}};
-          for (int64_t length : p.shape)
-            if (length == 0) call.attributes = {{"allowzero", int64_t(1)}};
-          return call;
-        },
-        [](const OnnxCall& c, Types in) -> std::optional<ReshapeParams> {
-          if (!c.constant(1)) return std::nullopt;
-          ReshapeParams p{Shape(c.constant(1)->template values<int64_t>())};
-          if (!c.integer("allowzero", 0))
-            for (int i = 0; i < p.shape.rank() && i < in[0].shape.rank(); ++i)
-              if (p.shape[i] == 0) p.shape[i] = in[0].shape[i];
-          return p;
-        }},
+    .onnx =
+        OnnxMapping<ReshapeParams>{
+            "Reshape", 14,
+            [](auto& p, Types) {
+              OnnxCall call{{}, {{1, Tensor::from(p.shape.span(), {p.shape.rank()})}}};
+              for (int64_t length : p.shape)
+                if (length == 0) call.attributes = {{"allowzero", int64_t(1)}};
+              return call;
+            },
+            [](const OnnxCall& c, Types in) -> std::optional<ReshapeParams> {
+              if (!c.constant(1)) return std::nullopt;
+              ReshapeParams p{Shape(c.constant(1)->template values<int64_t>())};
+              if (!c.integer("allowzero", 0))
+                for (int i = 0; i < p.shape.rank() && i < in[0].shape.rank(); ++i)
+                  if (p.shape[i] == 0) p.shape[i] = in[0].shape[i];
+              return p;
+            }},
     .samples = {{{f32({2, 3, 4})}, {{-1, 12}}},
                 {{f32({4, 6})}, {{4, 2, -1}}},
                 {{f32({6})}, {{2, 1, 3}}},
@@ -94,7 +105,8 @@ extern const OpDef reshape_op = define(OpSpec<ReshapeParams>{
     .view = [](auto& p, const StridedView& in, Types types) -> std::optional<StridedView> {
       int64_t expected = 1;
       for (int i = in.shape.rank() - 1; i >= 0; --i) {
-        if (in.shape[i] != 1 && in.strides[i] != expected && types[0].numel() != 0) return std::nullopt;
+        if (in.shape[i] != 1 && in.strides[i] != expected && types[0].numel() != 0)
+          return std::nullopt;
         expected *= in.shape[i];
       }
       const Shape shape = resolve(p.shape, types[0]);
@@ -104,8 +116,8 @@ extern const OpDef reshape_op = define(OpSpec<ReshapeParams>{
 
 }  // namespace ops
 
-// Leaves one length to be inferred (an axis of x where there is one, else the first), so that the same call fits
-// another batch size.
+// Leaves one length to be inferred (an axis of x where there is one, else the first), so that the
+// same call fits another batch size.
 Tensor reshape(const Arg& x, const Shape& shape) {
   const Tensor t = x.tensor();
   if (t.defined() && t.shape() == shape) return t;
@@ -134,8 +146,9 @@ Tensor squeeze(const Arg& x, int64_t axis) {
   Shape shape = x.tensor().shape();
   const int at = normalize_axis(axis, shape.rank());
   if (shape[at] != 1)
-    fail(ErrorCode::shape_mismatch, fmt::format("squeeze: input x: got {}, expected length 1 along axis {}",
-                                                to_string(x.tensor().type()), at));
+    fail(ErrorCode::shape_mismatch,
+         fmt::format("squeeze: input x: got {}, expected length 1 along axis {}",
+                     to_string(x.tensor().type()), at));
   shape.erase(at);
   return reshape(x, shape);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slice as in Python, an axis at a time; flip is a slice with step −1. slice_grad puts a slice back among zeros.
+// Slice as in Python, an axis at a time; flip is a slice with step −1. slice_grad puts a slice back
+// among zeros.
 #include <algorithm>
 #include <limits>
 
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -17,7 +19,8 @@ constexpr int64_t kStart = std::numeric_limits<int64_t>::min();  // … and back
 struct SliceParams {
   std::vector<int64_t> begin, end, step;
   static constexpr auto fields =
-      describe(field("begin", &SliceParams::begin), field("end", &SliceParams::end), field("step", &SliceParams::step));
+      describe(field("begin", &SliceParams::begin), field("end", &SliceParams::end),
+               field("step", &SliceParams::step));
   bool whole(int axis) const {
     const auto i = size_t(axis);
     return begin[i] == 0 && end[i] == kEnd && step[i] == 1;
@@ -44,11 +47,11 @@ Range range(const SliceParams& p, int axis, int64_t length) {
 void check(const SliceParams& p, const TensorType& x) {
   const auto rank = size_t(x.shape.rank());
   if (p.begin.size() != rank || p.end.size() != rank || p.step.size() != rank)
-    fail(ErrorCode::invalid_argument,
-         fmt::format("parameters begin, end, step: got {}, {} and {} entries, expected {}, one an axis of {}",
-                     p.begin.size(), p.end.size(), p.step.size(), rank, to_string(x)));
+    wrong_param("begin, end, step",
+                fmt::format("{}, {} and {} entries", p.begin.size(), p.end.size(), p.step.size()),
+                fmt::format("{}, one an axis of {}", rank, to_string(x)));
   for (int64_t step : p.step)
-    if (step == 0) fail(ErrorCode::invalid_argument, "parameter step: got 0, expected a positive or negative step");
+    if (step == 0) wrong_param("step", "0", "a positive or negative step");
 }
 
 Shape sliced(const SliceParams& p, const Shape& x) {
@@ -73,20 +76,10 @@ void for_each_element(const SliceParams& p, const Shape& x, Body&& body) {
   const StridedView v = view_of(p, {x, dense_strides(x), 0});
   for (int64_t k = 0, n = v.shape.numel(); k < n; ++k) {
     int64_t rest = k, at = v.offset;
-    for (int i = v.shape.rank() - 1; i >= 0; rest /= v.shape[i--]) at += rest % v.shape[i] * v.strides[i];
+    for (int i = v.shape.rank() - 1; i >= 0; rest /= v.shape[i--])
+      at += rest % v.shape[i] * v.strides[i];
     body(k, at);
   }
-}
-
-// Whole axes may be split; the parameters fix the lengths of the others.
-template <class Whole>
-std::string slice_factors(int rank, Whole&& whole) {
-  std::string from, to;
-  for (int i = 0; i < rank; ++i) {
-    from += whole(i) ? fmt::format("{} ", char('a' + i)) : fmt::format("x{}! ", i);
-    to += whole(i) ? fmt::format(" {}", char('a' + i)) : fmt::format(" y{}!", i);
-  }
-  return from + "->" + to;
 }
 
 struct SliceGradParams {
@@ -115,7 +108,9 @@ OnnxCall write(const SliceParams& p, Types in) {
     }
   const Shape count{int64_t(axes.size())};
   return {{},
-          {{1, Tensor::from(begin, count)}, {2, Tensor::from(end, count)}, {3, Tensor::from(axes, count)},
+          {{1, Tensor::from(begin, count)},
+           {2, Tensor::from(end, count)},
+           {3, Tensor::from(axes, count)},
            {4, Tensor::from(step, count)}}};
 }
 
@@ -159,10 +154,13 @@ extern const OpDef slice_op = define(OpSpec<SliceParams>{
           return TypeList{{in[0].dtype, sliced(p, in[0].shape)}};
         },
     .factors =
-        [](auto& p, Types in) { return slice_factors(in[0].shape.rank(), [&](int i) { return p.whole(i); }); },
+        [](auto& p, Types in) {
+          return factors_where(in[0].shape.rank(), [&](int i) { return p.whole(i); });
+        },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
-          for_each_element(p, in[0].shape(), [&](int64_t k, int64_t at) { out[0].copy(k, in[0], at); });
+          for_each_element(p, in[0].shape(),
+                           [&](int64_t k, int64_t at) { out[0].copy(k, in[0], at); });
         },
     .saves = none("elements only move"),
     .gradient =
@@ -173,7 +171,10 @@ extern const OpDef slice_op = define(OpSpec<SliceParams>{
             if (p.whole(i)) g.shape[size_t(i)] = -1;
           return grads(apply1(slice_grad_op, {dy[0]}, g));
         },
-    .cost = [](auto&, Types, Types out) { return Cost{0, 2 * double(out[0].bytes())}; },
+    .cost =
+        [](auto&, Types, Types out) {
+          return Cost{0, 2 * double(out[0].bytes())};
+        },
     .fusion = view_only(),
     .onnx = OnnxMapping<SliceParams>{"Slice", 13, write, read},
     .samples = {{{f32({4, 5})}, {{1, 0}, {3, kEnd}, {1, 1}}},
@@ -194,23 +195,30 @@ extern const OpDef slice_grad_op = define(OpSpec<SliceGradParams>{
           const TensorType full{in[0].dtype, p.full(in[0].shape)};
           check(p.slice(), full);
           if (const Shape expected = sliced(p.slice(), full.shape); expected != in[0].shape)
-            fail(ErrorCode::shape_mismatch, fmt::format("input dy: got {}, expected {}, a slice of {}", to_string(in[0]),
-                                                        to_string(expected), to_string(full)));
+            wrong_input("dy", in[0],
+                        fmt::format("{}, a slice of {}", to_string(expected), to_string(full)));
           return TypeList{full};
         },
     .factors =
         [](auto& p, Types in) {
-          return slice_factors(in[0].shape.rank(),
-                               [&](int i) { return p.shape[size_t(i)] == -1 && p.slice().whole(i); });
+          return factors_where(in[0].shape.rank(), [&](int i) {
+            return p.shape[size_t(i)] == -1 && p.slice().whole(i);
+          });
         },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
-          for_each_element(p.slice(), out[0].shape(), [&](int64_t k, int64_t at) { out[0].copy(at, in[0], k); });
+          for_each_element(p.slice(), out[0].shape(),
+                           [&](int64_t k, int64_t at) { out[0].copy(at, in[0], k); });
         },
     .saves = none("elements only move"),
     .gradient =
-        [](auto& p, const Saved&, std::span<const Tensor> dy) { return grads(apply1(slice_op, {dy[0]}, p.slice())); },
-    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+        [](auto& p, const Saved&, std::span<const Tensor> dy) {
+          return grads(apply1(slice_op, {dy[0]}, p.slice()));
+        },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, traffic(in, out)};
+        },
     .fusion = opaque("writes its input among zeros"),
     .onnx = no_onnx("used by gradients only"),
     .samples = {{{f32({2, 5})}, {{1, 0}, {3, kEnd}, {1, 1}, {4, -1}}},
@@ -225,15 +233,18 @@ Tensor slice(const Arg& x, const std::vector<int64_t>& begin, const std::vector<
   const Tensor t = x.tensor();
   ops::SliceParams p{begin, end, step};
   if (p.step.empty()) p.step.assign(begin.size(), 1);
-  for (int i = 0; i < t.rank() && size_t(i) < std::min({p.begin.size(), p.end.size(), p.step.size()}); ++i)
-    if (p.step[size_t(i)] == 1 && p.begin[size_t(i)] == 0 && p.end[size_t(i)] >= t.shape()[i]) p.end[size_t(i)] = ops::kEnd;
+  for (int i = 0;
+       i < t.rank() && size_t(i) < std::min({p.begin.size(), p.end.size(), p.step.size()}); ++i)
+    if (p.step[size_t(i)] == 1 && p.begin[size_t(i)] == 0 && p.end[size_t(i)] >= t.shape()[i])
+      p.end[size_t(i)] = ops::kEnd;
   return apply1(ops::slice_op, {t}, p, x.site());
 }
 
 Tensor flip(const Arg& x, const Axes& axes) {
   const Tensor t = x.tensor();
   const auto rank = size_t(t.rank());
-  ops::SliceParams p{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, ops::kEnd), std::vector<int64_t>(rank, 1)};
+  ops::SliceParams p{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, ops::kEnd),
+                     std::vector<int64_t>(rank, 1)};
   for (int64_t given : axes) {
     const auto axis = size_t(normalize_axis(given, t.rank()));
     p.begin[axis] = -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Split: parts of given lengths along an axis, one output each; the reverse of concat.
 #include "ops/catalog.h"
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn {
@@ -10,7 +11,8 @@ namespace {
 struct SplitParams {
   std::vector<int64_t> lengths;
   int64_t axis = 0;
-  static constexpr auto fields = describe(field("lengths", &SplitParams::lengths), field("axis", &SplitParams::axis));
+  static constexpr auto fields =
+      describe(field("lengths", &SplitParams::lengths), field("axis", &SplitParams::axis));
 };
 
 }  // namespace
@@ -32,9 +34,9 @@ extern const OpDef split_op = define(OpSpec<SplitParams>{
             out.back().shape[axis] = length;
           }
           if (rest != 0 || p.lengths.empty())
-            fail(ErrorCode::invalid_argument, fmt::format("parameter lengths: got {}, expected lengths that add up to {}, "
-                                                          "axis {} of input x, {}", to_string(ParamValue(p.lengths)),
-                                                          in[0].shape[axis], axis, to_string(in[0])));
+            wrong_param("lengths", to_string(ParamValue(p.lengths)),
+                        fmt::format("lengths that add up to {}, axis {} of input x, {}",
+                                    in[0].shape[axis], axis, to_string(in[0])));
           return out;
         },
     .factors =
@@ -42,8 +44,7 @@ extern const OpDef split_op = define(OpSpec<SplitParams>{
           const int rank = in[0].shape.rank(), axis = normalize_axis(p.axis, rank);
           std::string text = axis_names(rank, {axis}) + " -> ";
           for (size_t k = 0; k < p.lengths.size(); ++k)
-            for (int i = 0; i < rank; ++i)
-              text += (i ? " " : k ? ", " : "") + (i == axis ? fmt::format("y{}!", k) : std::string(1, char('a' + i)));
+            text += (k ? ", " : "") + axis_names_with(rank, axis, fmt::format("y{}!", k));
           return text;
         },
     .reference =
@@ -69,17 +70,23 @@ extern const OpDef split_op = define(OpSpec<SplitParams>{
           }
           return grads(concat(parts, p.axis));
         },
-    .cost = [](auto&, Types in, Types out) { return Cost{0, traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{0, traffic(in, out)};
+        },
     .fusion = opaque("has several outputs"),
-    .onnx = OnnxMapping<SplitParams>{"Split", 13,
-                                     [](auto& p, Types) {
-                                       return OnnxCall{{{"axis", p.axis}},
-                                                       {{1, Tensor::from(p.lengths, {int64_t(p.lengths.size())})}}};
-                                     },
-                                     [](const OnnxCall& c, Types) -> std::optional<SplitParams> {
-                                       if (!c.constant(1)) return std::nullopt;  // equal parts: the node's outputs say how many
-                                       return SplitParams{c.constant(1)->values<int64_t>(), c.integer("axis", 0)};
-                                     }},
+    .onnx =
+        OnnxMapping<SplitParams>{
+            "Split", 13,
+            [](auto& p, Types) {
+              return OnnxCall{{{"axis", p.axis}},
+                              {{1, Tensor::from(p.lengths, {int64_t(p.lengths.size())})}}};
+            },
+            [](const OnnxCall& c, Types) -> std::optional<SplitParams> {
+              if (!c.constant(1))
+                return std::nullopt;  // equal parts: the node's outputs say how many
+              return SplitParams{c.constant(1)->values<int64_t>(), c.integer("axis", 0)};
+            }},
     .samples = {{{f32({2, 5})}, {{2, 3}, 1}},
                 {{f32({4, 2, 3})}, {{1, 1, 2}, 0}},
                 {{f32({3, 2})}, {{2}, -1}},
