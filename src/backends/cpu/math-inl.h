@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector functions of f32 for Highway kernels (a per-target header): right for every input, infinities and NaN
-// included, within about 4 units in the last place.
+// Vector functions of f32 for Highway kernels (a per-target header): right for every input,
+// infinities and NaN included, within about 4 units in the last place.
 #if defined(CAIRN_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CAIRN_CPU_MATH_INL_H_
 #undef CAIRN_CPU_MATH_INL_H_
@@ -30,7 +30,8 @@ template <class D, class V>
 HWY_INLINE V LogF32(D d, V x) {
   const V zero = hn::Zero(d), infinity = hn::Set(d, std::numeric_limits<float>::infinity());
   const V nan = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
-  const V special = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), hn::IfThenElse(hn::Lt(x, zero), nan, x));
+  const V special =
+      hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), hn::IfThenElse(hn::Lt(x, zero), nan, x));
   return hn::IfThenElse(hn::And(hn::Gt(x, zero), hn::Lt(x, infinity)), hn::Log(d, x), special);
 }
 
@@ -57,8 +58,9 @@ HWY_INLINE V SoftplusF32(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Add(hn::Max(x, hn::Zero(d)), tail));
 }
 
-// erfc(t) = e^(−t²) z P(z) with z = 1 / (1 + 0.4 t), for t = √scale u ≥ 0. P is a minimax fit over 0 … 10.5
-// (relative error 9e-9). t² is worked out from u in two parts: the exponential would magnify its rounding.
+// erfc(t) = e^(−t²) z P(z) with z = 1 / (1 + 0.4 t), for t = √scale u ≥ 0. P is a minimax fit over
+// 0 … 10.5 (relative error 9e-9). t² is worked out from u in two parts: the exponential would
+// magnify its rounding.
 template <class D, class V>
 HWY_INLINE V ErfcOfPositive(D d, V t, V u, float scale) {
   const V z = hn::Div(hn::Set(d, 1.0f), hn::MulAdd(t, hn::Set(d, 0.4f), hn::Set(d, 1.0f)));
@@ -74,8 +76,10 @@ HWY_INLINE V ErfcOfPositive(D d, V t, V u, float scale) {
   p = hn::MulAdd(p, z, hn::Set(d, 0.2257036755f));
   const hn::RebindToUnsigned<D> du;
   u = hn::Min(u, hn::Set(d, 16.0f));  // beyond, the result is 0
-  const V square = hn::Mul(u, u), high = hn::BitCast(d, hn::And(hn::BitCast(du, u), hn::Set(du, 0xFFFFF000u)));
-  const V rest = hn::Add(hn::Sub(hn::Mul(high, high), square), hn::Mul(hn::Sub(u, high), hn::Add(u, high)));
+  const V square = hn::Mul(u, u),
+          high = hn::BitCast(d, hn::And(hn::BitCast(du, u), hn::Set(du, 0xFFFFF000u)));
+  const V rest =
+      hn::Add(hn::Sub(hn::Mul(high, high), square), hn::Mul(hn::Sub(u, high), hn::Add(u, high)));
   const V e = hn::Exp(d, hn::Mul(square, hn::Set(d, -scale)));
   return hn::Mul(hn::NegMulAdd(e, hn::Mul(rest, hn::Set(d, scale)), e), hn::Mul(z, p));
 }
@@ -101,7 +105,8 @@ HWY_INLINE V NormalCdfF32(D d, V x) {
   const V a = hn::Abs(x);
   const V tail = ErfcOfPositive(d, hn::Mul(a, hn::Set(d, 0.70710678118f)), a, 0.5f);
   const V half_tail = hn::Mul(hn::Set(d, 0.5f), tail);
-  const V y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), half_tail, hn::Sub(hn::Set(d, 1.0f), half_tail));
+  const V y =
+      hn::IfThenElse(hn::Lt(x, hn::Zero(d)), half_tail, hn::Sub(hn::Set(d, 1.0f), half_tail));
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 

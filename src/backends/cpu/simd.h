@@ -4,7 +4,8 @@
 
 namespace cairn::cpu {
 
-// Applies isa() to Highway's choice, which then holds for every HWY_DYNAMIC_DISPATCH. May be called again.
+// Applies isa() to Highway's choice, which then holds for every HWY_DYNAMIC_DISPATCH. May be called
+// again.
 void limit_highway();
 
 }  // namespace cairn::cpu

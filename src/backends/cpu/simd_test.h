@@ -45,8 +45,10 @@ struct Dense {  // row-major
     visit_dtype(type.dtype, [&](auto tag) {
       using T = decltype(tag);
       T v;
-      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) v = saturate<T>(value);
-      else v = store_as<T>(value);
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+        v = saturate<T>(value);
+      else
+        v = store_as<T>(value);
       std::memcpy(bytes.data() + size_t(k) * sizeof v, &v, sizeof v);
     });
   }
@@ -91,8 +93,8 @@ inline const Kernel* kernel_named(const OpDef& op, std::string_view prefix) {
 }
 
 // Runs a kernel with every operand in the layout that it offers; memory is surrounded by marks.
-inline Ran run_on(const Kernel* kernel, const OpDef& op, const Params& params, const std::vector<Dense>& inputs,
-                  const How& how = {}) {
+inline Ran run_on(const Kernel* kernel, const OpDef& op, const Params& params,
+                  const std::vector<Dense>& inputs, const How& how = {}) {
   if (!kernel) return {"no such kernel", {}, {}};
   constexpr size_t kMarks = 64;
   const TypeList in = types_of(inputs), out = op.infer(params, in);
@@ -110,7 +112,8 @@ inline Ran run_on(const Kernel* kernel, const OpDef& op, const Params& params, c
   };
   const auto check_marks = [&](const std::byte* data, size_t bytes) {
     for (size_t k = 0; k < kMarks; ++k) {
-      EXPECT_EQ(data[bytes + k], std::byte(0xFF)) << "wrote " << k << " bytes beyond the end of " << bytes;
+      EXPECT_EQ(data[bytes + k], std::byte(0xFF))
+          << "wrote " << k << " bytes beyond the end of " << bytes;
       EXPECT_EQ(data[-1 - int64_t(k)], std::byte(0xFF)) << "wrote before the start";
     }
   };
@@ -137,7 +140,8 @@ inline Ran run_on(const Kernel* kernel, const OpDef& op, const Params& params, c
   set_thread_count(how.threads);
   prepared->run(from.data(), to.data(), workspace);
   set_thread_count(before);
-  for (size_t k = 0; k < in.size(); ++k) check_marks(inputs_at[k], size_t(offer.in[k].bytes(in[k])));
+  for (size_t k = 0; k < in.size(); ++k)
+    check_marks(inputs_at[k], size_t(offer.in[k].bytes(in[k])));
   check_marks(workspace, offer.workspace_bytes);
   for (size_t k = 0; k < out.size(); ++k) {
     auto* bytes = static_cast<const std::byte*>(to[k]);
@@ -153,7 +157,8 @@ inline Ran run_on(const Kernel* kernel, const OpDef& op, const Params& params, c
   }
   return ran;
 }
-inline std::vector<Dense> run_reference_on(const OpDef& op, const Params& params, const std::vector<Dense>& inputs) {
+inline std::vector<Dense> run_reference_on(const OpDef& op, const Params& params,
+                                           const std::vector<Dense>& inputs) {
   return run_on(&reference_kernel, op, params, inputs).out;
 }
 
@@ -164,8 +169,8 @@ inline bool same_bits(const std::vector<Dense>& a, const std::vector<Dense>& b) 
 }
 
 // Floats within `relative` of the element and `absolute`; NaN equals NaN; all else equal.
-inline void expect_close(const std::vector<Dense>& got, const std::vector<Dense>& want, double relative,
-                         double absolute) {
+inline void expect_close(const std::vector<Dense>& got, const std::vector<Dense>& want,
+                         double relative, double absolute) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t r = 0; r < got.size(); ++r) {
     ASSERT_EQ(to_string(got[r].type), to_string(want[r].type));
@@ -174,8 +179,8 @@ inline void expect_close(const std::vector<Dense>& got, const std::vector<Dense>
       const double g = got[r].at(k), w = want[r].at(k);
       if (g == w || (std::isnan(g) && std::isnan(w))) continue;
       if (!(real && std::fabs(g - w) <= relative * std::fabs(w) + absolute)) {
-        ADD_FAILURE() << "result " << r << " element " << k << " of " << got[r].type.numel() << ": got " << g
-                      << ", expected " << w;
+        ADD_FAILURE() << "result " << r << " element " << k << " of " << got[r].type.numel()
+                      << ": got " << g << ", expected " << w;
         break;
       }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several elementwise operators as one: the compiler joins them so that memory is read and written once.
+// Several elementwise operators as one: the compiler joins them so that memory is read and written
+// once.
+#include "core/strided.h"
 #include "ops/catalog.h"
 #include "ops/fused/program.h"
 #include "ops/helpers.h"
-#include "core/strided.h"
 
 namespace cairn {
 namespace ops {
@@ -52,7 +53,9 @@ void run_reference(const FusedElementwiseParams& p, RefIn in, RefOut out) {
   for (const auto& t : in) types.push_back(t.type);
   const FusedProgram program = inferred(p, types);
   std::vector<RefTensor> made;
-  const auto value = [&](int a) -> const RefTensor& { return a < 0 ? in[size_t(-1 - a)] : made[size_t(a)]; };
+  const auto value = [&](int a) -> const RefTensor& {
+    return a < 0 ? in[size_t(-1 - a)] : made[size_t(a)];
+  };
   for (const FusedCall& c : program.calls) {
     std::vector<RefTensor> args;
     for (int a : c.args) args.push_back(value(a));
@@ -61,7 +64,8 @@ void run_reference(const FusedElementwiseParams& p, RefIn in, RefOut out) {
     round_to_type(result);
     made.push_back(std::move(result));
   }
-  for (size_t k = 0; k < out.size(); ++k) out[k].f = value(program.results[k]).f, out[k].i = value(program.results[k]).i;
+  for (size_t k = 0; k < out.size(); ++k)
+    out[k].f = value(program.results[k]).f, out[k].i = value(program.results[k]).i;
 }
 
 }  // namespace
@@ -75,9 +79,11 @@ extern const OpDef fused_elementwise_op = define(OpSpec<FusedElementwiseParams>{
         [](auto& p, Types in) {
           const Shape full = full_shape(in);
           std::string text;
-          for (const auto& t : in) text += (&t == in.data() ? "" : ", ") + factor_group(t.shape, full);
+          for (const auto& t : in)
+            text += (&t == in.data() ? "" : ", ") + factor_group(t.shape, full);
           const TypeList out = program_output_types(inferred(p, in), in);
-          for (const auto& t : out) text += (&t == out.data() ? " -> " : ", ") + factor_group(t.shape, full);
+          for (const auto& t : out)
+            text += (&t == out.data() ? " -> " : ", ") + factor_group(t.shape, full);
           return text;
         },
     .reference = run_reference,
@@ -89,7 +95,8 @@ extern const OpDef fused_elementwise_op = define(OpSpec<FusedElementwiseParams>{
           Cost cost{0, traffic(in, out)};
           for (const FusedCall& c : program.calls) {
             TypeList types;
-            for (int a : c.args) types.push_back(a < 0 ? in[size_t(-1 - a)] : program.calls[size_t(a)].type);
+            for (int a : c.args)
+              types.push_back(a < 0 ? in[size_t(-1 - a)] : program.calls[size_t(a)].type);
             cost.flops += c.op->cost(c.params, types, std::span(&c.type, 1)).flops;
           }
           return cost;

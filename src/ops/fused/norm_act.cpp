@@ -14,10 +14,12 @@ namespace {
 constexpr const char* kMadeByCompiler = "made by the compiler after differentiation";
 
 void check_params(const NormActParams& p) {
-  if (p.activation != "none" && p.activation != "relu") wrong_param("activation", p.activation, "none or relu");
+  if (p.activation != "none" && p.activation != "relu")
+    wrong_param("activation", p.activation, "none or relu");
 }
 // x with channels on axis 1, and the inputs from `first` on that hold one number a channel.
-void check_channels(const TensorType& x, Types in, size_t first, std::initializer_list<const char*> names) {
+void check_channels(const TensorType& x, Types in, size_t first,
+                    std::initializer_list<const char*> names) {
   if (x.shape.rank() < 2) wrong_input("x", x, "two axes or more");
   for (const char* name : names) {
     const TensorType& t = in[first++];
@@ -36,12 +38,14 @@ std::string picture_factors(const Shape& x) {
   return axis_names(x.rank(), whole);
 }
 
-// Calls body(channel, first element, elements) for each stretch of one channel, in order within a channel.
+// Calls body(channel, first element, elements) for each stretch of one channel, in order within a
+// channel.
 template <class Body>
 void for_each_stretch(const Shape& x, Body&& body) {
   const AxisView v(x, 1);
   for (int64_t c = 0; c < v.length; ++c)
-    for (int64_t n = 0; n < v.outer; ++n) body(size_t(c), size_t((n * v.length + c) * v.inner), size_t(v.inner));
+    for (int64_t n = 0; n < v.outer; ++n)
+      body(size_t(c), size_t((n * v.length + c) * v.inner), size_t(v.inner));
 }
 double rows(const Shape& x) { return x[1] ? double(x.numel() / x[1]) : 0; }
 
@@ -68,10 +72,13 @@ void grad_reference(const NormActParams& p, RefIn in, RefOut out) {
   const auto &y = in[1].f, &x = in[2].f, &gamma = in[3].f, &mean = in[4].f, &variance = in[5].f;
   auto &dx = out[0].f, &dgamma = out[1].f, &dbeta = out[2].f;
   const double m = rows(in[2].shape());
-  const auto dy = [&](size_t k) { return p.activation == "relu" && !(y[k] > 0) ? 0.0 : in[0].f[k]; };
+  const auto dy = [&](size_t k) {
+    return p.activation == "relu" && !(y[k] > 0) ? 0.0 : in[0].f[k];
+  };
   for_each_stretch(in[2].shape(), [&](size_t c, size_t at, size_t n) {
     const double rstd = 1 / std::sqrt(variance[c] + p.epsilon);
-    for (size_t k = at; k < at + n; ++k) dbeta[c] += dy(k), dgamma[c] += dy(k) * (x[k] - mean[c]) * rstd;
+    for (size_t k = at; k < at + n; ++k)
+      dbeta[c] += dy(k), dgamma[c] += dy(k) * (x[k] - mean[c]) * rstd;
   });
   for_each_stretch(in[2].shape(), [&](size_t c, size_t at, size_t n) {
     const double rstd = 1 / std::sqrt(variance[c] + p.epsilon);
@@ -86,7 +93,9 @@ void grad_reference(const NormActParams& p, RefIn in, RefOut out) {
 
 extern const OpDef batch_norm_act_train_op = define(OpSpec<NormActParams>{
     .name = "batch_norm_act_train",
-    .inputs = {{"x", any_float}, {"gamma", any_float}, {"beta", any_float},
+    .inputs = {{"x", any_float},
+               {"gamma", any_float},
+               {"beta", any_float},
                {.name = "residual", .dtypes = any_float, .optional = true}},
     .outputs = {{"y"}, {"mean"}, {"variance"}},
     .infer =
@@ -94,7 +103,8 @@ extern const OpDef batch_norm_act_train_op = define(OpSpec<NormActParams>{
           check_params(p);
           check_channels(in[0], in, 1, {"gamma", "beta"});
           if (p.residual != (in.size() == 4))
-            fail(ErrorCode::invalid_argument, "input residual: expected when, and only when, residual=true");
+            fail(ErrorCode::invalid_argument,
+                 "input residual: expected when, and only when, residual=true");
           if (p.residual) check_like("residual", in[3], in[0]);
           return TypeList{in[0], in[1], in[1]};
         },
@@ -113,14 +123,19 @@ extern const OpDef batch_norm_act_train_op = define(OpSpec<NormActParams>{
         {
             {{f32({2, 3, 4, 5}), f32({3}), f32({3})}, {}},
             {{f32({3, 8, 5, 5}), f32({8}), f32({8})}, {.activation = "relu"}},
-            {{f32({2, 4, 3, 3}), f32({4}), f32({4}), f32({2, 4, 3, 3})}, {.activation = "relu", .residual = true}},
+            {{f32({2, 4, 3, 3}), f32({4}), f32({4}), f32({2, 4, 3, 3})},
+             {.activation = "relu", .residual = true}},
             {{f32({6, 5}), f32({5}), f32({5}), f32({6, 5})}, {.residual = true}},
         },
 });
 
 extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
     .name = "batch_norm_act_grad",
-    .inputs = {{"dy", any_float}, {"y", any_float}, {"x", any_float}, {"gamma", any_float}, {"mean", any_float},
+    .inputs = {{"dy", any_float},
+               {"y", any_float},
+               {"x", any_float},
+               {"gamma", any_float},
+               {"mean", any_float},
                {"variance", any_float}},
     .outputs = {{"dx"}, {"dgamma"}, {"dbeta"}, {.name = "dresidual", .optional = true}},
     .infer =
@@ -136,7 +151,8 @@ extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
     .factors =
         [](auto& p, Types in) {
           const std::string x = picture_factors(in[2].shape);
-          return x + ", " + x + ", " + x + ", b, b, b -> " + x + ", b, b" + (p.residual ? ", " + x : "");
+          return x + ", " + x + ", " + x + ", b, b, b -> " + x + ", b, b" +
+                 (p.residual ? ", " + x : "");
         },
     .reference = grad_reference,
     .saves = none("no gradient"),
@@ -146,10 +162,14 @@ extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
     .onnx = no_onnx("training only"),
     .samples =
         {
-            {{f32({2, 3, 4, 5}), f32({2, 3, 4, 5}), f32({2, 3, 4, 5}), f32({3}), f32({3}), f32({3}, 0.2, 2)}, {}},
-            {{f32({3, 8, 5, 5}), f32({3, 8, 5, 5}), f32({3, 8, 5, 5}), f32({8}), f32({8}), f32({8}, 0.2, 2)},
+            {{f32({2, 3, 4, 5}), f32({2, 3, 4, 5}), f32({2, 3, 4, 5}), f32({3}), f32({3}),
+              f32({3}, 0.2, 2)},
+             {}},
+            {{f32({3, 8, 5, 5}), f32({3, 8, 5, 5}), f32({3, 8, 5, 5}), f32({8}), f32({8}),
+              f32({8}, 0.2, 2)},
              {.activation = "relu"}},
-            {{f32({2, 4, 3, 3}), f32({2, 4, 3, 3}), f32({2, 4, 3, 3}), f32({4}), f32({4}), f32({4}, 0.2, 2)},
+            {{f32({2, 4, 3, 3}), f32({2, 4, 3, 3}), f32({2, 4, 3, 3}), f32({4}), f32({4}),
+              f32({4}, 0.2, 2)},
              {.activation = "relu", .residual = true}},
         },
 });

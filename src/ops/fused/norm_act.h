@@ -12,9 +12,9 @@ struct NormActParams {
   double epsilon = 1e-5;
   std::string activation = "none";  // "none" or "relu"
   bool residual = false;
-  static constexpr auto fields =
-      describe(field("epsilon", &NormActParams::epsilon), field("activation", &NormActParams::activation),
-               field("residual", &NormActParams::residual));
+  static constexpr auto fields = describe(field("epsilon", &NormActParams::epsilon),
+                                          field("activation", &NormActParams::activation),
+                                          field("residual", &NormActParams::residual));
 };
 
 }  // namespace cairn::ops

@@ -59,8 +59,10 @@ class Parser {
   int operand(int calls) {
     const std::string_view w = word();
     int k = -1;
-    const auto [end, error] = std::from_chars(w.data() + (w.empty() ? 0 : 1), w.data() + w.size(), k);
-    const bool number = w.size() >= 2 && error == std::errc{} && end == w.data() + w.size() && k >= 0;
+    const auto [end, error] =
+        std::from_chars(w.data() + (w.empty() ? 0 : 1), w.data() + w.size(), k);
+    const bool number =
+        w.size() >= 2 && error == std::errc{} && end == w.data() + w.size() && k >= 0;
     if (number && w[0] == 'i' && k < kMaxInputs) return -1 - k;
     if (number && w[0] == 't' && k < calls) return k;
     wrong("an input iK or an earlier result tK");
@@ -73,8 +75,10 @@ class Parser {
       if (accept("]")) return list;
       do {
         const ParamValue v = value();
-        if (auto* i = std::get_if<int64_t>(&v)) list.push_back(*i);
-        else wrong("a list of integers");
+        if (auto* i = std::get_if<int64_t>(&v))
+          list.push_back(*i);
+        else
+          wrong("a list of integers");
       } while (accept(","));
       expect("]");
       return list;
@@ -91,16 +95,19 @@ class Parser {
       return s;
     }
     const size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
-                                  std::string_view("+-._").find(text_[at_]) != std::string_view::npos))
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
+            std::string_view("+-._").find(text_[at_]) != std::string_view::npos))
       ++at_;
     const std::string_view w = text_.substr(begin, at_ - begin);
     if (w == "true" || w == "false") return w == "true";
     int64_t i = 0;
     double d = 0;
     const char* last = w.data() + w.size();
-    if (const auto r = std::from_chars(w.data(), last, i); r.ec == std::errc{} && r.ptr == last) return i;
-    if (const auto r = std::from_chars(w.data(), last, d); r.ec == std::errc{} && r.ptr == last) return d;
+    if (const auto r = std::from_chars(w.data(), last, i); r.ec == std::errc{} && r.ptr == last)
+      return i;
+    if (const auto r = std::from_chars(w.data(), last, d); r.ec == std::errc{} && r.ptr == last)
+      return d;
     for (DType t : kAllDTypes)
       if (w == name(t)) return t;
     at_ = begin;
@@ -113,7 +120,9 @@ class Parser {
   std::string_view word() {
     skip();
     const size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_'))
+      ++at_;
     return text_.substr(begin, at_ - begin);
   }
   bool accept(std::string_view token) {
@@ -127,14 +136,17 @@ class Parser {
     if (!accept(token)) wrong(fmt::format("'{}'", token));
   }
   [[noreturn]] void wrong(std::string_view expected) const {
-    fail(ErrorCode::parse, fmt::format("fused program: expected {} at character {}: {}", expected, at_, text_));
+    fail(ErrorCode::parse,
+         fmt::format("fused program: expected {} at character {}: {}", expected, at_, text_));
   }
 
   std::string_view text_;
   size_t at_ = 0;
 };
 
-std::string operand_name(int arg) { return arg < 0 ? fmt::format("i{}", -1 - arg) : fmt::format("t{}", arg); }
+std::string operand_name(int arg) {
+  return arg < 0 ? fmt::format("i{}", -1 - arg) : fmt::format("t{}", arg);
+}
 std::string operand_names(const std::vector<int>& args) {
   std::string out;
   for (int a : args) out += (out.empty() ? "" : ", ") + operand_name(a);
@@ -146,8 +158,8 @@ std::string operand_names(const std::vector<int>& args) {
 std::string FusedProgram::to_string() const {
   std::string out;
   for (size_t k = 0; k < calls.size(); ++k)
-    out += fmt::format("{}t{} = {}{}({})", k ? "; " : "", k, calls[k].op->name, calls[k].params.to_string(),
-                       operand_names(calls[k].args));
+    out += fmt::format("{}t{} = {}{}({})", k ? "; " : "", k, calls[k].op->name,
+                       calls[k].params.to_string(), operand_names(calls[k].args));
   return out + (out.empty() ? "-> " : " -> ") + operand_names(results);
 }
 
@@ -168,13 +180,13 @@ void infer_program(FusedProgram& program, Types in) {
     TypeList types;
     for (int a : c.args) types.push_back(operand_type(program, in, a));
     if (types.size() != c.op->inputs.size())
-      fail(ErrorCode::invalid_argument, fmt::format("fused program: {} got {} inputs, expected {}", c.op->name,
-                                                    types.size(), c.op->inputs.size()));
+      fail(ErrorCode::invalid_argument, fmt::format("fused program: {} got {} inputs, expected {}",
+                                                    c.op->name, types.size(), c.op->inputs.size()));
     for (size_t i = 0; i < types.size(); ++i)
       if (!contains(c.op->inputs[i].dtypes, types[i].dtype))
         fail(ErrorCode::dtype_unsupported,
-             fmt::format("fused program: {}: input {}: got {}, expected a dtype that it takes", c.op->name,
-                         c.op->inputs[i].name, cairn::to_string(types[i])));
+             fmt::format("fused program: {}: input {}: got {}, expected a dtype that it takes",
+                         c.op->name, c.op->inputs[i].name, cairn::to_string(types[i])));
     TypeList out = c.op->infer(c.params, types);
     CAIRN_CHECK(out.size() == 1, "an elementwise operator has one output");
     c.type = out[0];

@@ -20,8 +20,8 @@ struct FusedProgram {
   std::vector<int> results;  // as args
   std::string to_string() const;
 };
-FusedProgram parse_program(std::string_view text);                  // throws parse
-void infer_program(FusedProgram& program, Types in);                // fills types; throws as the operators do
+FusedProgram parse_program(std::string_view text);    // throws parse
+void infer_program(FusedProgram& program, Types in);  // fills types; throws as the operators do
 TypeList program_output_types(const FusedProgram& program, Types in);
 
 struct FusedElementwiseParams {

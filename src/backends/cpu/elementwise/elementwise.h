@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for every elementwise operator, and for several fused into one: a program for the strip interpreter.
+// One kernel for every elementwise operator, and for several fused into one: a program for the
+// strip interpreter.
 #pragma once
 #include <vector>
 

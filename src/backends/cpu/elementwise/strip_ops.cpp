@@ -12,7 +12,8 @@
 #include "backends/cpu/math-inl.h"
 #include "core/strided.h"
 
-// Loops whose iterations are independent (out may be an operand, element on element): no alias checks.
+// Loops whose iterations are independent (out may be an operand, element on element): no alias
+// checks.
 #if defined(__clang__)
 #define CAIRN_FOR _Pragma("clang loop vectorize(assume_safety)") for
 #else
@@ -30,7 +31,8 @@ void Unary(const StripArgs& a, int64_t n) {
   const hn::ScalableTag<T> d;
   const T *x = static_cast<const T*>(a.in[0]), p = T(a.p[0]), q = T(a.p[1]);
   T* out = static_cast<T*>(a.out);
-  for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d))) hn::StoreU(F::Run(d, hn::LoadU(d, x + i), p, q), d, out + i);
+  for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
+    hn::StoreU(F::Run(d, hn::LoadU(d, x + i), p, q), d, out + i);
 }
 template <class T, class F>
 void Binary(const StripArgs& a, int64_t n) {
@@ -43,48 +45,55 @@ void Binary(const StripArgs& a, int64_t n) {
 template <class T, class F>
 void Ternary(const StripArgs& a, int64_t n) {
   const hn::ScalableTag<T> d;
-  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]), *z = static_cast<const T*>(a.in[2]);
+  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]),
+          *z = static_cast<const T*>(a.in[2]);
   T* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
-    hn::StoreU(F::Run(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i), hn::LoadU(d, z + i)), d, out + i);
+    hn::StoreU(F::Run(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i), hn::LoadU(d, z + i)), d,
+               out + i);
 }
 // x compare y ? b : c
 template <class T, class F>
 void SelectIf(const StripArgs& a, int64_t n) {
   const hn::ScalableTag<T> d;
-  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]), *b = static_cast<const T*>(a.in[2]),
-          *c = static_cast<const T*>(a.in[3]);
+  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]),
+          *b = static_cast<const T*>(a.in[2]), *c = static_cast<const T*>(a.in[3]);
   T* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
-    hn::StoreU(hn::IfThenElse(F::Run(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), hn::LoadU(d, b + i), hn::LoadU(d, c + i)),
+    hn::StoreU(hn::IfThenElse(F::Run(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), hn::LoadU(d, b + i),
+                              hn::LoadU(d, c + i)),
                d, out + i);
 }
 
-#define CAIRN_UNARY(name, ...)                                    \
-  struct name {                                                   \
-    template <class D, class V, class T>                          \
-    static HWY_INLINE V Run(D d, V x, T p, T q) {                 \
-      (void)d, (void)p, (void)q;                                  \
-      return __VA_ARGS__;                                         \
-    }                                                             \
+#define CAIRN_UNARY(name, ...)                    \
+  struct name {                                   \
+    template <class D, class V, class T>          \
+    static HWY_INLINE V Run(D d, V x, T p, T q) { \
+      (void)d, (void)p, (void)q;                  \
+      return __VA_ARGS__;                         \
+    }                                             \
   };
-#define CAIRN_BINARY(name, ...)                                   \
-  struct name {                                                   \
-    template <class D, class V>                                   \
-    static HWY_INLINE V Run(D d, V x, V y) {                      \
-      (void)d;                                                    \
-      return __VA_ARGS__;                                         \
-    }                                                             \
+#define CAIRN_BINARY(name, ...)              \
+  struct name {                              \
+    template <class D, class V>              \
+    static HWY_INLINE V Run(D d, V x, V y) { \
+      (void)d;                               \
+      return __VA_ARGS__;                    \
+    }                                        \
   };
-#define CAIRN_TERNARY(name, ...)                                  \
-  struct name {                                                   \
-    template <class D, class V>                                   \
-    static HWY_INLINE V Run(D, V x, V y, V z) { return __VA_ARGS__; } \
+#define CAIRN_TERNARY(name, ...)                \
+  struct name {                                 \
+    template <class D, class V>                 \
+    static HWY_INLINE V Run(D, V x, V y, V z) { \
+      return __VA_ARGS__;                       \
+    }                                           \
   };
-#define CAIRN_COMPARE(name, ...)                                  \
-  struct name {                                                   \
-    template <class V>                                            \
-    static HWY_INLINE auto Run(V x, V y) { return __VA_ARGS__; }  \
+#define CAIRN_COMPARE(name, ...)           \
+  struct name {                            \
+    template <class V>                     \
+    static HWY_INLINE auto Run(V x, V y) { \
+      return __VA_ARGS__;                  \
+    }                                      \
   };
 
 CAIRN_BINARY(AddOp, hn::Add(x, y))
@@ -122,7 +131,8 @@ CAIRN_UNARY(ClampOp, hn::IfThenElse(hn::Lt(x, hn::Set(d, p)), hn::Set(d, p),
 CAIRN_UNARY(SixthOp, hn::Add(hn::Div(x, hn::Set(d, T(6))), hn::Set(d, T(0.5))))
 CAIRN_UNARY(HardsigmoidOp,
             hn::IfThenZeroElse(hn::Le(x, hn::Set(d, T(-3))),
-                               hn::IfThenElse(hn::Ge(x, hn::Set(d, T(3))), hn::Set(d, T(1)), SixthOp::Run(d, x, p, q))))
+                               hn::IfThenElse(hn::Ge(x, hn::Set(d, T(3))), hn::Set(d, T(1)),
+                                              SixthOp::Run(d, x, p, q))))
 CAIRN_UNARY(HardswishOp, hn::IfThenZeroElse(hn::Le(x, hn::Set(d, T(-3))),
                                             hn::IfThenElse(hn::Ge(x, hn::Set(d, T(3))), x,
                                                            hn::Mul(x, SixthOp::Run(d, x, p, q)))))
@@ -136,14 +146,17 @@ CAIRN_UNARY(SigmoidOp, SigmoidF32(d, x))
 CAIRN_UNARY(SoftplusOp, SoftplusF32(d, x))
 CAIRN_UNARY(GeluOp, hn::Mul(x, NormalCdfF32(d, x)))
 CAIRN_UNARY(SiluOp, hn::Mul(x, SigmoidF32(d, x)))
-CAIRN_UNARY(EluOp, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x,
-                                  hn::Mul(hn::Set(d, p), Expm1OfNegative(d, hn::IfThenZeroElse(hn::Gt(x, hn::Zero(d)), x)))))
+CAIRN_UNARY(EluOp,
+            hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x,
+                           hn::Mul(hn::Set(d, p),
+                                   Expm1OfNegative(d,
+                                                   hn::IfThenZeroElse(hn::Gt(x, hn::Zero(d)), x)))))
 
 // ---- what the C library does, one by one: f64 (its results are the reference's), and pow ----
 
 template <class T, class F>
 void Each(const StripArgs& a, int64_t n) {
-  auto *x = static_cast<const T*>(a.in[0]);
+  auto* x = static_cast<const T*>(a.in[0]);
   auto* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; ++i) out[i] = F::Run(x[i], a.p[0]);
 }
@@ -153,11 +166,13 @@ void Pow(const StripArgs& a, int64_t n) {
   auto* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; ++i) out[i] = std::pow(x[i], y[i]);
 }
-#define CAIRN_EACH(name, ...)                                                   \
-  struct name {                                                                 \
+#define CAIRN_EACH(name, ...)                                                      \
+  struct name {                                                                    \
     static double Run(double x, [[maybe_unused]] double p) { return __VA_ARGS__; } \
   };
-inline double Logistic(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
+inline double Logistic(double x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
 CAIRN_EACH(ExpEach, std::exp(x))
 CAIRN_EACH(LogEach, std::log(x))
 CAIRN_EACH(SinEach, std::sin(x))
@@ -189,15 +204,17 @@ template <class T>
 void IntClamp(const StripArgs& a, int64_t n) {
   auto* x = static_cast<const T*>(a.in[0]);
   auto* out = static_cast<T*>(a.out);
-  const int64_t low = saturate<int64_t>(std::ceil(a.p[0])), high = saturate<int64_t>(std::floor(a.p[1]));
-  for (int64_t i = 0; i < n; ++i) out[i] = T(int64_t(x[i]) < low ? low : int64_t(x[i]) > high ? high : int64_t(x[i]));
+  const int64_t low = saturate<int64_t>(std::ceil(a.p[0])),
+                high = saturate<int64_t>(std::floor(a.p[1]));
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = T(int64_t(x[i]) < low ? low : int64_t(x[i]) > high ? high : int64_t(x[i]));
 }
-#define CAIRN_INT_UNARY(name, ...)                                 \
-  struct name {                                                    \
+#define CAIRN_INT_UNARY(name, ...)                                            \
+  struct name {                                                               \
     static HWY_INLINE int64_t Run(int64_t x) { return int64_t(__VA_ARGS__); } \
   };
-#define CAIRN_INT_BINARY(name, ...)                                \
-  struct name {                                                    \
+#define CAIRN_INT_BINARY(name, ...)                                                      \
+  struct name {                                                                          \
     static HWY_INLINE int64_t Run(int64_t x, int64_t y) { return int64_t(__VA_ARGS__); } \
   };
 CAIRN_INT_BINARY(AddInt, uint64_t(x) + uint64_t(y))
@@ -221,10 +238,12 @@ void Compare(const StripArgs& a, int64_t n) {
   auto* out = static_cast<uint8_t*>(a.out);
   CAIRN_FOR(int64_t i = 0; i < n; ++i) out[i] = F::Run(x[i], y[i]);
 }
-#define CAIRN_SCALAR_COMPARE(name, sign)                           \
-  struct name {                                                    \
-    template <class T>                                             \
-    static HWY_INLINE bool Run(T x, T y) { return x sign y; }      \
+#define CAIRN_SCALAR_COMPARE(name, sign)   \
+  struct name {                            \
+    template <class T>                     \
+    static HWY_INLINE bool Run(T x, T y) { \
+      return x sign y;                     \
+    }                                      \
   };
 CAIRN_SCALAR_COMPARE(IsEqual, ==)
 CAIRN_SCALAR_COMPARE(IsNotEqual, !=)
@@ -255,9 +274,12 @@ void Cast(const StripArgs& a, int64_t n) {
   auto* x = static_cast<const In*>(a.in[0]);
   auto* out = static_cast<Out*>(a.out);
   CAIRN_FOR(int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<To, bool>) out[i] = x[i] != 0;
-    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) out[i] = saturate<To>(double(x[i]));
-    else out[i] = Out(x[i]);
+    if constexpr (std::is_same_v<To, bool>)
+      out[i] = x[i] != 0;
+    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
+      out[i] = saturate<To>(double(x[i]));
+    else
+      out[i] = Out(x[i]);
   }
 }
 
@@ -266,56 +288,92 @@ void Cast(const StripArgs& a, int64_t n) {
 template <class T>
 StripFn Float(StripOp op) {
   constexpr bool single = std::is_same_v<T, float>;
-#define CAIRN_MATH(name, Name)                             \
-  case StripOp::name:                                      \
-    if constexpr (single) return &Unary<T, Name##Op>;      \
-    else return &Each<T, Name##Each>;
+#define CAIRN_MATH(name, Name)    \
+  case StripOp::name:             \
+    if constexpr (single)         \
+      return &Unary<T, Name##Op>; \
+    else                          \
+      return &Each<T, Name##Each>;
   switch (op) {
-    case StripOp::add: return &Binary<T, AddOp>;
-    case StripOp::sub: return &Binary<T, SubOp>;
-    case StripOp::mul: return &Binary<T, MulOp>;
-    case StripOp::div: return &Binary<T, DivOp>;
-    case StripOp::pow: return &Pow<T>;
-    case StripOp::maximum: return &Binary<T, MaximumOp>;
-    case StripOp::minimum: return &Binary<T, MinimumOp>;
-    case StripOp::relu_grad: return &Binary<T, ReluGradOp>;
-    case StripOp::neg: return &Unary<T, NegOp>;
-    case StripOp::abs: return &Unary<T, AbsOp>;
-    case StripOp::sign: return &Unary<T, SignOp>;
-    case StripOp::square: return &Unary<T, SquareOp>;
-    case StripOp::sqrt: return &Unary<T, SqrtOp>;
-    case StripOp::rsqrt: return &Unary<T, RsqrtOp>;
-    case StripOp::reciprocal: return &Unary<T, ReciprocalOp>;
-    case StripOp::floor: return &Unary<T, FloorOp>;
-    case StripOp::ceil: return &Unary<T, CeilOp>;
-    case StripOp::round: return &Unary<T, RoundOp>;
-    case StripOp::hardsigmoid: return &Unary<T, HardsigmoidOp>;
-    case StripOp::hardswish: return &Unary<T, HardswishOp>;
-    case StripOp::relu: return &Unary<T, ReluOp>;
-    case StripOp::leaky_relu: return &Unary<T, LeakyReluOp>;
-    case StripOp::clamp: return &Unary<T, ClampOp>;
-    case StripOp::mul_add: return &Ternary<T, MulAddOp>;
-    case StripOp::mul_sub: return &Ternary<T, MulSubOp>;
-    case StripOp::add_mul: return &Ternary<T, AddMulOp>;
-    case StripOp::sub_mul: return &Ternary<T, SubMulOp>;
-    case StripOp::select_equal: return &SelectIf<T, EqualOp>;
-    case StripOp::select_not_equal: return &SelectIf<T, NotEqualOp>;
-    case StripOp::select_less: return &SelectIf<T, LessOp>;
-    case StripOp::select_less_equal: return &SelectIf<T, LessEqualOp>;
-    case StripOp::select_greater: return &SelectIf<T, GreaterOp>;
-    case StripOp::select_greater_equal: return &SelectIf<T, GreaterEqualOp>;
-    CAIRN_MATH(exp, Exp)
-    CAIRN_MATH(log, Log)
-    CAIRN_MATH(sin, Sin)
-    CAIRN_MATH(cos, Cos)
-    CAIRN_MATH(tanh, Tanh)
-    CAIRN_MATH(erf, Erf)
-    CAIRN_MATH(sigmoid, Sigmoid)
-    CAIRN_MATH(softplus, Softplus)
-    CAIRN_MATH(gelu, Gelu)
-    CAIRN_MATH(silu, Silu)
-    CAIRN_MATH(elu, Elu)
-    default: return nullptr;
+    case StripOp::add:
+      return &Binary<T, AddOp>;
+    case StripOp::sub:
+      return &Binary<T, SubOp>;
+    case StripOp::mul:
+      return &Binary<T, MulOp>;
+    case StripOp::div:
+      return &Binary<T, DivOp>;
+    case StripOp::pow:
+      return &Pow<T>;
+    case StripOp::maximum:
+      return &Binary<T, MaximumOp>;
+    case StripOp::minimum:
+      return &Binary<T, MinimumOp>;
+    case StripOp::relu_grad:
+      return &Binary<T, ReluGradOp>;
+    case StripOp::neg:
+      return &Unary<T, NegOp>;
+    case StripOp::abs:
+      return &Unary<T, AbsOp>;
+    case StripOp::sign:
+      return &Unary<T, SignOp>;
+    case StripOp::square:
+      return &Unary<T, SquareOp>;
+    case StripOp::sqrt:
+      return &Unary<T, SqrtOp>;
+    case StripOp::rsqrt:
+      return &Unary<T, RsqrtOp>;
+    case StripOp::reciprocal:
+      return &Unary<T, ReciprocalOp>;
+    case StripOp::floor:
+      return &Unary<T, FloorOp>;
+    case StripOp::ceil:
+      return &Unary<T, CeilOp>;
+    case StripOp::round:
+      return &Unary<T, RoundOp>;
+    case StripOp::hardsigmoid:
+      return &Unary<T, HardsigmoidOp>;
+    case StripOp::hardswish:
+      return &Unary<T, HardswishOp>;
+    case StripOp::relu:
+      return &Unary<T, ReluOp>;
+    case StripOp::leaky_relu:
+      return &Unary<T, LeakyReluOp>;
+    case StripOp::clamp:
+      return &Unary<T, ClampOp>;
+    case StripOp::mul_add:
+      return &Ternary<T, MulAddOp>;
+    case StripOp::mul_sub:
+      return &Ternary<T, MulSubOp>;
+    case StripOp::add_mul:
+      return &Ternary<T, AddMulOp>;
+    case StripOp::sub_mul:
+      return &Ternary<T, SubMulOp>;
+    case StripOp::select_equal:
+      return &SelectIf<T, EqualOp>;
+    case StripOp::select_not_equal:
+      return &SelectIf<T, NotEqualOp>;
+    case StripOp::select_less:
+      return &SelectIf<T, LessOp>;
+    case StripOp::select_less_equal:
+      return &SelectIf<T, LessEqualOp>;
+    case StripOp::select_greater:
+      return &SelectIf<T, GreaterOp>;
+    case StripOp::select_greater_equal:
+      return &SelectIf<T, GreaterEqualOp>;
+      CAIRN_MATH(exp, Exp)
+      CAIRN_MATH(log, Log)
+      CAIRN_MATH(sin, Sin)
+      CAIRN_MATH(cos, Cos)
+      CAIRN_MATH(tanh, Tanh)
+      CAIRN_MATH(erf, Erf)
+      CAIRN_MATH(sigmoid, Sigmoid)
+      CAIRN_MATH(softplus, Softplus)
+      CAIRN_MATH(gelu, Gelu)
+      CAIRN_MATH(silu, Silu)
+      CAIRN_MATH(elu, Elu)
+    default:
+      return nullptr;
   }
 #undef CAIRN_MATH
 }
@@ -323,54 +381,85 @@ StripFn Float(StripOp op) {
 template <class T>
 StripFn Integer(StripOp op) {
   switch (op) {
-    case StripOp::add: return &IntBinary<T, AddInt>;
-    case StripOp::sub: return &IntBinary<T, SubInt>;
-    case StripOp::mul: return &IntBinary<T, MulInt>;
-    case StripOp::div: return &IntBinary<T, DivInt>;
-    case StripOp::maximum: return &IntBinary<T, MaximumInt>;
-    case StripOp::minimum: return &IntBinary<T, MinimumInt>;
-    case StripOp::neg: return &IntUnary<T, NegInt>;
-    case StripOp::abs: return &IntUnary<T, AbsInt>;
-    case StripOp::sign: return &IntUnary<T, SignInt>;
-    case StripOp::square: return &IntUnary<T, SquareInt>;
-    case StripOp::relu: return &IntUnary<T, ReluInt>;
-    case StripOp::clamp: return &IntClamp<T>;
-    default: return nullptr;
+    case StripOp::add:
+      return &IntBinary<T, AddInt>;
+    case StripOp::sub:
+      return &IntBinary<T, SubInt>;
+    case StripOp::mul:
+      return &IntBinary<T, MulInt>;
+    case StripOp::div:
+      return &IntBinary<T, DivInt>;
+    case StripOp::maximum:
+      return &IntBinary<T, MaximumInt>;
+    case StripOp::minimum:
+      return &IntBinary<T, MinimumInt>;
+    case StripOp::neg:
+      return &IntUnary<T, NegInt>;
+    case StripOp::abs:
+      return &IntUnary<T, AbsInt>;
+    case StripOp::sign:
+      return &IntUnary<T, SignInt>;
+    case StripOp::square:
+      return &IntUnary<T, SquareInt>;
+    case StripOp::relu:
+      return &IntUnary<T, ReluInt>;
+    case StripOp::clamp:
+      return &IntClamp<T>;
+    default:
+      return nullptr;
   }
 }
 
 StripFn Logic(StripOp op) {
   switch (op) {
-    case StripOp::logical_and: return &IntBinary<uint8_t, AndInt>;
-    case StripOp::logical_or: return &IntBinary<uint8_t, OrInt>;
-    case StripOp::logical_not: return &IntUnary<uint8_t, NotInt>;
-    default: return nullptr;
+    case StripOp::logical_and:
+      return &IntBinary<uint8_t, AndInt>;
+    case StripOp::logical_or:
+      return &IntBinary<uint8_t, OrInt>;
+    case StripOp::logical_not:
+      return &IntUnary<uint8_t, NotInt>;
+    default:
+      return nullptr;
   }
 }
 
 template <class T>
 StripFn Comparison(StripOp op) {
   switch (op) {
-    case StripOp::equal: return &Compare<T, IsEqual>;
-    case StripOp::not_equal: return &Compare<T, IsNotEqual>;
-    case StripOp::less: return &Compare<T, IsLess>;
-    case StripOp::less_equal: return &Compare<T, IsLessEqual>;
-    case StripOp::greater: return &Compare<T, IsGreater>;
-    case StripOp::greater_equal: return &Compare<T, IsGreaterEqual>;
-    default: return nullptr;
+    case StripOp::equal:
+      return &Compare<T, IsEqual>;
+    case StripOp::not_equal:
+      return &Compare<T, IsNotEqual>;
+    case StripOp::less:
+      return &Compare<T, IsLess>;
+    case StripOp::less_equal:
+      return &Compare<T, IsLessEqual>;
+    case StripOp::greater:
+      return &Compare<T, IsGreater>;
+    case StripOp::greater_equal:
+      return &Compare<T, IsGreaterEqual>;
+    default:
+      return nullptr;
   }
 }
 
 template <class From>
 StripFn CastFrom(DType to) {
   switch (to) {
-    case DType::f64: return &Cast<From, double>;
-    case DType::f32: return &Cast<From, float>;
-    case DType::i64: return &Cast<From, int64_t>;
-    case DType::i32: return &Cast<From, int32_t>;
-    case DType::u8: return &Cast<From, uint8_t>;
-    case DType::boolean: return &Cast<From, bool>;
-    default: return nullptr;
+    case DType::f64:
+      return &Cast<From, double>;
+    case DType::f32:
+      return &Cast<From, float>;
+    case DType::i64:
+      return &Cast<From, int64_t>;
+    case DType::i32:
+      return &Cast<From, int32_t>;
+    case DType::u8:
+      return &Cast<From, uint8_t>;
+    case DType::boolean:
+      return &Cast<From, bool>;
+    default:
+      return nullptr;
   }
 }
 
@@ -388,18 +477,28 @@ StripFn Find(StripOp op, DType in, DType out) {
     if (op == StripOp::cast) return CastFrom<T>(out);
     using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
     if (StripFn f = Comparison<Stored>(op)) return f;
-    if constexpr (std::is_same_v<T, bool>) return Logic(op);
-    else if constexpr (std::is_floating_point_v<T>) return Float<T>(op);
-    else return Integer<T>(op);
+    if constexpr (std::is_same_v<T, bool>)
+      return Logic(op);
+    else if constexpr (std::is_floating_point_v<T>)
+      return Float<T>(op);
+    else
+      return Integer<T>(op);
   };
   switch (in) {
-    case DType::f64: return any(double{});
-    case DType::f32: return any(float{});
-    case DType::i64: return any(int64_t{});
-    case DType::i32: return any(int32_t{});
-    case DType::u8: return any(uint8_t{});
-    case DType::boolean: return any(bool{});
-    default: return nullptr;
+    case DType::f64:
+      return any(double{});
+    case DType::f32:
+      return any(float{});
+    case DType::i64:
+      return any(int64_t{});
+    case DType::i32:
+      return any(int32_t{});
+    case DType::u8:
+      return any(uint8_t{});
+    case DType::boolean:
+      return any(bool{});
+    default:
+      return nullptr;
   }
 }
 
@@ -412,21 +511,29 @@ namespace cairn::cpu {
 
 HWY_EXPORT(Find);
 
-StripFn strip_function(StripOp op, DType in, DType out) { return HWY_DYNAMIC_DISPATCH(Find)(op, in, out); }
+StripFn strip_function(StripOp op, DType in, DType out) {
+  return HWY_DYNAMIC_DISPATCH(Find)(op, in, out);
+}
 
 StripOp strip_op(std::string_view op_name) {
 #define CAIRN_NAME(name) \
   if (op_name == #name) return StripOp::name;
-  CAIRN_NAME(cast) CAIRN_NAME(select) CAIRN_NAME(add) CAIRN_NAME(sub) CAIRN_NAME(mul) CAIRN_NAME(div) CAIRN_NAME(pow)
-  CAIRN_NAME(maximum) CAIRN_NAME(minimum) CAIRN_NAME(relu_grad) CAIRN_NAME(equal) CAIRN_NAME(not_equal)
-  CAIRN_NAME(less) CAIRN_NAME(less_equal) CAIRN_NAME(greater) CAIRN_NAME(greater_equal) CAIRN_NAME(logical_and)
-  CAIRN_NAME(logical_or) CAIRN_NAME(logical_not) CAIRN_NAME(neg) CAIRN_NAME(abs) CAIRN_NAME(sign) CAIRN_NAME(square)
-  CAIRN_NAME(exp) CAIRN_NAME(log) CAIRN_NAME(sqrt) CAIRN_NAME(rsqrt) CAIRN_NAME(reciprocal) CAIRN_NAME(sin)
-  CAIRN_NAME(cos) CAIRN_NAME(tanh) CAIRN_NAME(erf) CAIRN_NAME(floor) CAIRN_NAME(ceil) CAIRN_NAME(round)
-  CAIRN_NAME(sigmoid) CAIRN_NAME(softplus) CAIRN_NAME(gelu) CAIRN_NAME(silu) CAIRN_NAME(hardsigmoid)
-  CAIRN_NAME(hardswish) CAIRN_NAME(relu) CAIRN_NAME(leaky_relu) CAIRN_NAME(elu) CAIRN_NAME(clamp)
+  CAIRN_NAME(cast)
+  CAIRN_NAME(select) CAIRN_NAME(add) CAIRN_NAME(sub) CAIRN_NAME(mul) CAIRN_NAME(div) CAIRN_NAME(pow)
+      CAIRN_NAME(maximum) CAIRN_NAME(minimum) CAIRN_NAME(relu_grad) CAIRN_NAME(equal)
+          CAIRN_NAME(not_equal) CAIRN_NAME(less) CAIRN_NAME(less_equal) CAIRN_NAME(greater)
+              CAIRN_NAME(greater_equal) CAIRN_NAME(logical_and) CAIRN_NAME(logical_or) CAIRN_NAME(
+                  logical_not) CAIRN_NAME(neg) CAIRN_NAME(abs) CAIRN_NAME(sign) CAIRN_NAME(square)
+                  CAIRN_NAME(exp) CAIRN_NAME(log) CAIRN_NAME(sqrt) CAIRN_NAME(rsqrt)
+                      CAIRN_NAME(reciprocal) CAIRN_NAME(sin) CAIRN_NAME(cos) CAIRN_NAME(tanh)
+                          CAIRN_NAME(erf) CAIRN_NAME(floor) CAIRN_NAME(ceil) CAIRN_NAME(round)
+                              CAIRN_NAME(sigmoid) CAIRN_NAME(softplus) CAIRN_NAME(gelu)
+                                  CAIRN_NAME(silu) CAIRN_NAME(hardsigmoid) CAIRN_NAME(hardswish)
+                                      CAIRN_NAME(relu) CAIRN_NAME(leaky_relu) CAIRN_NAME(elu)
+                                          CAIRN_NAME(clamp)
 #undef CAIRN_NAME
-  if (op_name == "identity" || op_name == "stop_gradient") return StripOp::copy;
+                                              if (op_name == "identity" ||
+                                                  op_name == "stop_gradient") return StripOp::copy;
   return StripOp::none;
 }
 

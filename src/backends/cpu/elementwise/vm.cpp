@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "backends/cpu/shape/strided_copy.h"
 #include "base/parallel.h"
 
 namespace cairn::cpu {
 namespace {
 
 constexpr int kMaxSlots = 128;
-constexpr int kCacheBytes = 16 << 10;    // of the L1 cache, for scratch
+constexpr int kCacheBytes = 16 << 10;  // of the L1 cache, for scratch
 constexpr int kMaxScratch = 32 << 10;
 constexpr int kLongestStrip = 1024;
 constexpr int64_t kThreadElements = 32 << 10;  // of one cheap operation: less is not worth a thread
@@ -20,7 +21,8 @@ constexpr int kAlign = 64;
 
 bool is_costly(StripOp op) {
   return op == StripOp::pow || op == StripOp::div || op == StripOp::elu ||
-         (op >= StripOp::exp && op <= StripOp::erf) || (op >= StripOp::sigmoid && op <= StripOp::silu);
+         (op >= StripOp::exp && op <= StripOp::erf) ||
+         (op >= StripOp::sigmoid && op <= StripOp::silu);
 }
 
 template <class T>
@@ -30,14 +32,19 @@ void splat(std::byte* to, const std::byte* from, int64_t n) {
   std::fill_n(reinterpret_cast<T*>(to), n, value);
 }
 void splat(std::byte* to, const std::byte* from, int64_t n, int size) {
-  if (size == 4) splat<uint32_t>(to, from, n);
-  else if (size == 1) splat<uint8_t>(to, from, n);
-  else if (size == 8) splat<uint64_t>(to, from, n);
-  else splat<uint16_t>(to, from, n);
+  if (size == 4)
+    splat<uint32_t>(to, from, n);
+  else if (size == 1)
+    splat<uint8_t>(to, from, n);
+  else if (size == 8)
+    splat<uint64_t>(to, from, n);
+  else
+    splat<uint16_t>(to, from, n);
 }
 
 // `n` elements of the endless repetition of `period` elements, from element `phase` on.
-void repeat(std::byte* to, const std::byte* from, int64_t period, int64_t phase, int64_t n, int size) {
+void repeat(std::byte* to, const std::byte* from, int64_t period, int64_t phase, int64_t n,
+            int size) {
   int64_t done = std::min(n, period - phase);
   std::memcpy(to, from + phase * size, size_t(done * size));
   if (const int64_t more = std::min(n - done, phase); more > 0) {
@@ -48,38 +55,22 @@ void repeat(std::byte* to, const std::byte* from, int64_t period, int64_t phase,
     std::memcpy(to + done * size, to, size_t(std::min(done, n - done) * size));
 }
 
-// The axes of a layout as memory has them, outermost first: how long, and how far one step moves along
-// which axis of the tensor.
-struct MemoryAxis {
-  int axis;
-  int64_t length, step;
-};
-std::vector<MemoryAxis> memory_axes(const Shape& shape, const Layout& layout) {
-  std::vector<MemoryAxis> out;
-  if (layout.is_dense()) {
-    for (int i = 0; i < shape.rank(); ++i) out.push_back({i, shape[i], 1});
-    return out;
-  }
-  std::array<int64_t, kMaxRank> block;
-  block.fill(1);
-  for (const auto& b : layout.blocks()) block[size_t(b.axis)] *= b.size;
-  for (int8_t axis : layout.order()) out.push_back({axis, shape[axis] / block[size_t(axis)], block[size_t(axis)]});
-  for (const auto& b : layout.blocks()) out.push_back({b.axis, b.size, block[size_t(b.axis)] /= b.size});
-  return out;
-}
-
-// Where a dense operand of `shape` is read while memory of `full` in `layout` is walked: innermost axis first.
-std::vector<std::pair<int64_t, int64_t>> broadcast_axes(const Shape& shape, const Shape& full, const Layout& layout) {
+// Where a dense operand of `shape` is read while memory of `full` in `layout` is walked: innermost
+// axis first.
+std::vector<std::pair<int64_t, int64_t>> broadcast_axes(const Shape& shape, const Shape& full,
+                                                        const Layout& layout) {
   const Shape dense = dense_strides(shape);
   const int extra = full.rank() - shape.rank();
   std::vector<std::pair<int64_t, int64_t>> out;
   const auto memory = memory_axes(full, layout);
   for (auto it = memory.rbegin(); it != memory.rend(); ++it) {
     if (it->length == 1) continue;
-    const int axis = it->axis - extra;
+    const int axis = it->logical - extra;
     const int64_t stride = axis < 0 || shape[axis] == 1 ? 0 : dense[axis] * it->step;
-    if (!out.empty() && stride == out.back().second * out.back().first) out.back().first *= it->length;
-    else out.emplace_back(it->length, stride);
+    if (!out.empty() && stride == out.back().second * out.back().first)
+      out.back().first *= it->length;
+    else
+      out.emplace_back(it->length, stride);
   }
   return out;
 }
@@ -113,7 +104,8 @@ struct Vm::Frame {
 
 // Lays elements at … at+count−1 of a broadcast operand out in its slot.
 void Vm::Frame::fill(const Broadcast& b, int64_t at, int64_t count, Filled& held) const {
-  const std::byte* src = b.input < 0 ? workspace + b.at : static_cast<const std::byte*>(in[b.input]);
+  const std::byte* src =
+      b.input < 0 ? workspace + b.at : static_cast<const std::byte*>(in[b.input]);
   std::byte* to = base[size_t(b.slot)];
   const int size = b.size;
   const auto axes = std::span(b.axes);
@@ -124,17 +116,23 @@ void Vm::Frame::fill(const Broadcast& b, int64_t at, int64_t count, Filled& held
     rest /= axes[k].first;
     source += index[k] * axes[k].second;
   }
-  // The first axis is one value, or the first two repeat a short row: the same for `region` elements.
-  const int64_t length = axes.empty() ? at + count : axes[0].first, stride = axes.empty() ? 0 : axes[0].second;
+  // The first axis is one value, or the first two repeat a short row: the same for `region`
+  // elements.
+  const int64_t length = axes.empty() ? at + count : axes[0].first,
+                stride = axes.empty() ? 0 : axes[0].second;
   const bool repeats = stride == 1 && axes.size() > 1 && axes[1].second == 0;
   const int64_t phase = repeats ? index[0] : 0;
-  const int64_t left = repeats ? (axes[1].first - index[1]) * length - phase : stride == 0 ? length - index[0] : 0;
+  const int64_t left = repeats       ? (axes[1].first - index[1]) * length - phase
+                       : stride == 0 ? length - index[0]
+                                     : 0;
   if (left >= count) {
     source -= phase;
     if (held.source == source && held.phase == phase && held.count >= count) return;
     held = {source, phase, count};
-    if (stride == 0) splat(to, src + source * size, count, size);
-    else repeat(to, src + source * size, length, phase, count, size);
+    if (stride == 0)
+      splat(to, src + source * size, count, size);
+    else
+      repeat(to, src + source * size, length, phase, count, size);
     return;
   }
   held.source = -1;
@@ -146,8 +144,10 @@ void Vm::Frame::fill(const Broadcast& b, int64_t at, int64_t count, Filled& held
       source -= index[0];
     } else {
       piece = std::min(count, length - index[0]);
-      if (stride == 0) splat(to, src + source * size, piece, size);
-      else if (stride == 1) std::memcpy(to, src + source * size, size_t(piece * size));
+      if (stride == 0)
+        splat(to, src + source * size, piece, size);
+      else if (stride == 1)
+        std::memcpy(to, src + source * size, size_t(piece * size));
       else
         for (int64_t k = 0; k < piece; ++k)
           std::memcpy(to + k * size, src + (source + k * stride) * size, size_t(size));
@@ -182,8 +182,8 @@ void Vm::run(const void* const* in, void* const* out, void* workspace) const {
   });
 }
 
-void Vm::run_strips(const void* const* in, void* const* out, const std::byte* workspace, int64_t begin,
-                    int64_t end) const {
+void Vm::run_strips(const void* const* in, void* const* out, const std::byte* workspace,
+                    int64_t begin, int64_t end) const {
   alignas(kAlign) std::byte scratch[kMaxScratch];
   Frame frame;
   frame.in = in;
@@ -192,18 +192,21 @@ void Vm::run_strips(const void* const* in, void* const* out, const std::byte* wo
     const Slot& s = slots_[k];
     frame.step[k] = s.kind == Slot::scratch ? 0 : s.size;
     frame.base[k] = s.kind == Slot::scratch ? scratch + int64_t(s.index) * strip_
-                    : s.kind == Slot::input ? const_cast<std::byte*>(static_cast<const std::byte*>(in[s.index]))
-                                            : static_cast<std::byte*>(out[s.index]);
+                    : s.kind == Slot::input
+                        ? const_cast<std::byte*>(static_cast<const std::byte*>(in[s.index]))
+                        : static_cast<std::byte*>(out[s.index]);
   }
   for (int64_t at = begin; at < end; at += strip_) {
     const int64_t n = std::min<int64_t>(strip_, end - at), whole = n / kStripUnit * kStripUnit;
-    for (size_t k = 0; k < broadcasts_.size(); ++k) frame.fill(broadcasts_[k], at, n, frame.filled[k]);
+    for (size_t k = 0; k < broadcasts_.size(); ++k)
+      frame.fill(broadcasts_[k], at, n, frame.filled[k]);
     if (whole) frame.execute(*this, at, whole);
     if (whole < n) run_rest(frame, at + whole, n - whole);
   }
 }
 
-// The last elements, fewer than a unit: operands are copied to where a whole unit can be read and written.
+// The last elements, fewer than a unit: operands are copied to where a whole unit can be read and
+// written.
 void Vm::run_rest(const Frame& frame, int64_t at, int64_t count) const {
   alignas(kAlign) std::byte units[kMaxSlots][kStripUnit * 8];
   Frame rest = frame;
@@ -219,7 +222,8 @@ void Vm::run_rest(const Frame& frame, int64_t at, int64_t count) const {
   }
   for (size_t k = 0; k < broadcasts_.size(); ++k) {
     rest.filled[k].source = -1;
-    std::memset(rest.base[size_t(broadcasts_[k].slot)], 0, size_t(kStripUnit * broadcasts_[k].size));
+    std::memset(rest.base[size_t(broadcasts_[k].slot)], 0,
+                size_t(kStripUnit * broadcasts_[k].size));
     rest.fill(broadcasts_[k], at, count, rest.filled[k]);
   }
   rest.execute(*this, 0, kStripUnit);
@@ -232,8 +236,12 @@ void Vm::run_rest(const Frame& frame, int64_t at, int64_t count) const {
 
 class Vm::Compiler {
  public:
-  Compiler(const ops::FusedProgram& program, Types in, const Layout& layout)
-      : program_(program), in_(in), layout_(layout), full_(type(program.results[0]).shape) {}
+  Compiler(const ops::FusedProgram& program, Types in, const Layout& layout, KnownCondition known)
+      : program_(program),
+        in_(in),
+        layout_(layout),
+        known_(known),
+        full_(type(program.results[0]).shape) {}
 
   // Empty when done, else the reason why not.
   std::string compile(Vm& vm) {
@@ -242,7 +250,9 @@ class Vm::Compiler {
     find_live();
     for (size_t c = 0; c < program_.calls.size(); ++c)
       if (live_[c])
-        if (std::string why = type(int(c)).shape == full_ ? translate(int(c)) : precompute(vm, int(c)); !why.empty())
+        if (std::string why =
+                type(int(c)).shape == full_ ? translate(int(c)) : precompute(vm, int(c));
+            !why.empty())
           return why;
     pick_up_results();
     allocate(vm);
@@ -250,7 +260,8 @@ class Vm::Compiler {
     const int unit = vm.scratch_bytes_;
     if (unit * kStripUnit > kMaxScratch) return "too many values alive at once";
     const int64_t fitting = unit ? kCacheBytes / unit : kLongestStrip;
-    vm.strip_ = int(std::clamp<int64_t>(fitting / kStripUnit * kStripUnit, kStripUnit, kLongestStrip));
+    vm.strip_ =
+        int(std::clamp<int64_t>(fitting / kStripUnit * kStripUnit, kStripUnit, kLongestStrip));
     vm.grain_ = int(std::max<int64_t>(1, kThreadElements * 4 / (3 + weight_) / vm.strip_));
     vm.count_ = full_.numel();
     vm.workspace_bytes_ = workspace_;
@@ -263,11 +274,13 @@ class Vm::Compiler {
     StripOp op;
     DType in, out;  // the function's types
     std::vector<int> args;
-    int result;     // a call; ≥ calls: result number result − calls
+    int result;  // a call; ≥ calls: result number result − calls
     std::array<double, 2> p{};
   };
 
-  const TensorType& type(int arg) const { return arg < 0 ? in_[size_t(-1 - arg)] : program_.calls[size_t(arg)].type; }
+  const TensorType& type(int arg) const {
+    return arg < 0 ? in_[size_t(-1 - arg)] : program_.calls[size_t(arg)].type;
+  }
   StripOp op(int call) const { return strip_op(program_.calls[size_t(call)].op->name); }
   bool is_whole(int call) const { return call >= 0 && type(call).shape == full_; }
 
@@ -276,8 +289,12 @@ class Vm::Compiler {
     while (arg >= 0) {
       const auto& c = program_.calls[size_t(arg)];
       const StripOp o = op(arg);
-      if (o != StripOp::copy && !(o == StripOp::cast && type(c.args[0]).dtype == c.type.dtype)) break;
-      arg = c.args[0];
+      if (o == StripOp::copy || (o == StripOp::cast && type(c.args[0]).dtype == c.type.dtype))
+        arg = c.args[0];
+      else if (o == StripOp::select && known_.input >= 0 && c.args[0] == -1 - known_.input)
+        arg = c.args[known_.value ? 1 : 2];
+      else
+        break;
     }
     return arg;
   }
@@ -322,13 +339,16 @@ class Vm::Compiler {
 
   std::string translate(int call) {
     const auto& c = program_.calls[size_t(call)];
-    Step step{op(call), c.args.empty() ? c.type.dtype : type(c.args[0]).dtype, c.type.dtype, {}, call, {}};
+    Step step{op(call),     c.args.empty() ? c.type.dtype : type(c.args[0]).dtype,
+              c.type.dtype, {},
+              call,         {}};
     for (int a : c.args) step.args.push_back(origin(a));
     for (const auto& [name, value] : c.params.values())
       if (auto* d = std::get_if<double>(&value)) step.p[name == "high"] = *d;
     join(step);
     if (!strip_function(step.op, step.in, step.out))
-      return fmt::format("no vector form of {} from {} to {}", c.op->name, name(step.in), name(step.out));
+      return fmt::format("no vector form of {} from {} to {}", c.op->name, name(step.in),
+                         name(step.out));
     weight_ += is_costly(step.op) ? 8 : 1;
     steps_.push_back(std::move(step));
     return {};
@@ -337,7 +357,8 @@ class Vm::Compiler {
   // Takes a product into the sum that alone uses it, and a comparison into its select.
   void join(Step& step) {
     const auto joinable = [&](int arg, auto&& wanted) {
-      return is_whole(arg) && uses_[size_t(arg)] == 1 && wanted(op(arg)) && is_float(type(arg).dtype);
+      return is_whole(arg) && uses_[size_t(arg)] == 1 && wanted(op(arg)) &&
+             is_float(type(arg).dtype);
     };
     const auto take = [&](int arg) {
       const auto at = std::ranges::find(steps_, arg, &Step::result);
@@ -376,8 +397,11 @@ class Vm::Compiler {
     result_of_.assign(program_.calls.size(), -1);
     for (size_t r = 0; r < program_.results.size(); ++r) {
       const int from = origin(program_.results[r]);
-      if (from >= 0 && result_of_[size_t(from)] < 0) result_of_[size_t(from)] = int(r);
-      else steps_.push_back({StripOp::copy, type(from).dtype, type(from).dtype, {from}, calls + int(r), {}});
+      if (from >= 0 && result_of_[size_t(from)] < 0)
+        result_of_[size_t(from)] = int(r);
+      else
+        steps_.push_back(
+            {StripOp::copy, type(from).dtype, type(from).dtype, {from}, calls + int(r), {}});
     }
   }
 
@@ -423,21 +447,25 @@ class Vm::Compiler {
     std::vector<size_t> written(program_.results.size());
     for (size_t s = 0; s < steps_.size(); ++s) {
       const Step& step = steps_[s];
-      Instruction i{strip_function(step.op, step.in, step.out), 0, int(step.args.size()), {}, step.p};
+      Instruction i{
+          strip_function(step.op, step.in, step.out), 0, int(step.args.size()), {}, step.p};
       for (size_t k = 0; k < step.args.size(); ++k) i.in[k] = operand_slot(vm, step.args[k]);
       for (size_t k = 0; k < step.args.size(); ++k) {
         const int a = step.args[k];  // the strip of a value that is read no more can take another
         const bool first = std::ranges::find(step.args, a) == step.args.begin() + int64_t(k);
-        if (is_whole(a) && first && last_use[a] == s && vm.slots_[size_t(i.in[k])].kind == Slot::scratch)
+        if (is_whole(a) && first && last_use[a] == s &&
+            vm.slots_[size_t(i.in[k])].kind == Slot::scratch)
           free.push_back(i.in[k]);
       }
       const int size = int(size_of(step.out));
-      const int result = step.result >= calls ? step.result - calls : result_of_[size_t(step.result)];
+      const int result =
+          step.result >= calls ? step.result - calls : result_of_[size_t(step.result)];
       if (result >= 0) {
         i.out = add_slot(vm, Slot::result, result, size);
         written[size_t(result)] = s;
       } else {
-        const auto it = std::ranges::find_if(free, [&](int f) { return vm.slots_[size_t(f)].size == size; });
+        const auto it =
+            std::ranges::find_if(free, [&](int f) { return vm.slots_[size_t(f)].size == size; });
         i.out = it != free.end() ? *it : add_scratch(vm, size);
         if (it != free.end()) free.erase(it);
       }
@@ -457,6 +485,7 @@ class Vm::Compiler {
   const ops::FusedProgram& program_;
   Types in_;
   const Layout& layout_;
+  KnownCondition known_;
   Shape full_;
   std::vector<char> live_;
   std::vector<int> uses_, result_of_;
@@ -467,9 +496,11 @@ class Vm::Compiler {
   int weight_ = 0;
 };
 
-std::variant<Vm, Refusal> Vm::compile(const ops::FusedProgram& program, Types in, const Layout& layout) {
+std::variant<Vm, Refusal> Vm::compile(const ops::FusedProgram& program, Types in,
+                                      const Layout& layout, KnownCondition known) {
   Vm vm;
-  if (std::string why = Compiler(program, in, layout).compile(vm); !why.empty()) return Refusal{std::move(why)};
+  if (std::string why = Compiler(program, in, layout, known).compile(vm); !why.empty())
+    return Refusal{std::move(why)};
   return vm;
 }
 

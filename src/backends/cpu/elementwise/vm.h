@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fused program strip by strip: each strip of every operand stays in the L1 cache while the whole program
-// passes over it, so memory is read and written once. The bits are those of the operators run one by one.
+// Runs a fused program strip by strip: each strip of every operand stays in the L1 cache while the
+// whole program passes over it, so memory is read and written once. The bits are those of the
+// operators run one by one.
 #pragma once
 #include <variant>
 
@@ -10,11 +11,19 @@
 
 namespace cairn::cpu {
 
+// A bool input whose value is known beforehand: selects on it become their one side.
+struct KnownCondition {
+  int input = -1;
+  bool value = false;
+};
+
 class Vm {
  public:
-  // `program` has its types inferred for `in`; all its results must have one shape. Operands of that shape and
-  // the results lie in `layout` (exact: no padding), all others are dense and broadcast. A refusal says why not.
-  static std::variant<Vm, Refusal> compile(const ops::FusedProgram& program, Types in, const Layout& layout);
+  // `program` has its types inferred for `in`; all its results must have one shape. Operands of
+  // that shape and the results lie in `layout` (exact: no padding), all others are dense and
+  // broadcast. A refusal says why not.
+  static std::variant<Vm, Refusal> compile(const ops::FusedProgram& program, Types in,
+                                           const Layout& layout, KnownCondition known = {});
 
   void run(const void* const* in, void* const* out, void* workspace) const;
   size_t workspace_bytes() const { return workspace_bytes_; }
@@ -25,8 +34,8 @@ class Vm {
   // Where a value lies while a strip is worked on.
   struct Slot {
     enum Kind { input, result, scratch } kind;
-    int index;      // of the input or result; scratch: bytes from the start, for one element a strip
-    int size;       // bytes of an element
+    int index;  // of the input or result; scratch: bytes from the start, for one element a strip
+    int size;   // bytes of an element
   };
   struct Instruction {
     StripFn fn;
@@ -37,11 +46,12 @@ class Vm {
   // An operand with fewer elements than the result: laid out into a scratch slot strip by strip.
   struct Broadcast {
     int slot, size;
-    int input;           // −1: in the workspace
-    size_t at = 0;       // there
+    int input;                                      // −1: in the workspace
+    size_t at = 0;                                  // there
     std::vector<std::pair<int64_t, int64_t>> axes;  // length and stride (elements), innermost first
   };
-  // A part of the program over a smaller shape (say, once a channel): computed before, into the workspace.
+  // A part of the program over a smaller shape (say, once a channel): computed before, into the
+  // workspace.
   struct Prologue {
     std::shared_ptr<const Vm> vm;
     std::vector<std::pair<int, size_t>> in;  // input, or −1 and a workspace offset
@@ -50,11 +60,13 @@ class Vm {
   struct Frame;
   class Compiler;
 
-  void run_strips(const void* const* in, void* const* out, const std::byte* workspace, int64_t begin, int64_t end) const;
+  void run_strips(const void* const* in, void* const* out, const std::byte* workspace,
+                  int64_t begin, int64_t end) const;
   void run_rest(const Frame& frame, int64_t at, int64_t count) const;
 
   int64_t count_ = 0;
-  int strip_ = 0, grain_ = 1, scratch_bytes_ = 0;  // elements; strips a thread takes at least; bytes an element
+  int strip_ = 0, grain_ = 1,
+      scratch_bytes_ = 0;  // elements; strips a thread takes at least; bytes an element
   std::vector<Slot> slots_;
   std::vector<Instruction> code_;
   std::vector<Broadcast> broadcasts_;

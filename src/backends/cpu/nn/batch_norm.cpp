@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation, alone and joined with residual and activation. Bound by memory: statistics take one pass over
-// x, applying them another, the gradient two; a block of channels goes through both passes before the next, so that
-// the second finds much of it in the cache. Sums are taken in f32 over few terms, then in f64, plane by plane in a
-// fixed order: the bits depend neither on the number of threads nor on joining.
+// Batch normalisation, alone and joined with residual and activation. Bound by memory: statistics
+// take one pass over x, applying them another, the gradient two; a block of channels goes through
+// both passes before the next, so that the second finds much of it in the cache. Sums are taken in
+// f32 over few terms, then in f64, plane by plane in a fixed order: the bits depend neither on the
+// number of threads nor on joining.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,7 +26,8 @@
 namespace cairn::cpu {
 namespace {
 
-// Planes are walked sixteen elements at a time: what belongs to a channel is repeated to fill sixteen lanes.
+// Planes are walked sixteen elements at a time: what belongs to a channel is repeated to fill
+// sixteen lanes.
 constexpr int kLanes = 16;
 using Lanes = std::array<float, kLanes>;
 using Sums = std::array<double, kLanes>;
@@ -72,7 +74,8 @@ class LaneSums {
   template <class Step>
   HWY_INLINE void AddBlock(int64_t steps, Step&& step) {
     const F f;
-    hn::Vec<F> first[2][kLanes / kF], second[2][kLanes / kF];  // two of each: additions have a latency
+    hn::Vec<F> first[2][kLanes / kF],
+        second[2][kLanes / kF];  // two of each: additions have a latency
     for (int t = 0; t < 2; ++t)
       for (size_t k = 0; k < kLanes / kF; ++k) first[t][k] = second[t][k] = hn::Zero(f);
     int64_t i = 0;
@@ -109,8 +112,8 @@ class LaneSums {
   hn::Vec<D> first_[kLanes / kD], second_[kLanes / kD];
 };
 
-// Σ (x − pivot) and Σ (x − pivot)² of every lane. The pivot is any value of the channel: it keeps the terms small
-// where the mean is far from zero.
+// Σ (x − pivot) and Σ (x − pivot)² of every lane. The pivot is any value of the channel: it keeps
+// the terms small where the mean is far from zero.
 void PlaneSums(const float* x, const Lanes& pivot, int64_t count, Sums& sums, Sums& squares) {
   const F f;
   hn::Vec<F> center[kLanes / kF];
@@ -127,18 +130,20 @@ void PlaneSums(const float* x, const Lanes& pivot, int64_t count, Sums& sums, Su
   int64_t left = count / kLanes;
   for (; left > 0; left -= LaneSums::kTerms) {
     const int64_t steps = std::min(left, LaneSums::kTerms);
-    total.AddBlock(steps, [&](int64_t i, auto* sum, auto* square) HWY_ATTR { add(x + i * kLanes, sum, square); });
+    total.AddBlock(steps, [&](int64_t i, auto* sum, auto* square)
+                              HWY_ATTR { add(x + i * kLanes, sum, square); });
     x += steps * kLanes;
   }
   if (const int64_t rest = count % kLanes)
-    total.AddBlock(1, [&](int64_t, auto* sum, auto* square) HWY_ATTR { add(Rest(x, rest, pivot).lanes, sum, square); });
+    total.AddBlock(1, [&](int64_t, auto* sum, auto* square)
+                          HWY_ATTR { add(Rest(x, rest, pivot).lanes, sum, square); });
   total.Store(sums, squares);
 }
 
 // Σ dy and Σ dy (x − mean) of every lane, where dy counts only if y > 0 when there is a mask.
 template <bool masked>
-void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count, Sums& sums,
-              Sums& products) {
+void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count,
+              Sums& sums, Sums& products) {
   const F f;
   hn::Vec<F> center[kLanes / kF];
   for (size_t k = 0; k < kLanes / kF; ++k) center[k] = hn::LoadU(f, &mean[k * kF]);
@@ -147,7 +152,8 @@ void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean
     HWY_UNROLL(8)
     for (size_t k = 0; k < kLanes / kF; ++k) {
       auto g = hn::LoadU(f, dy_at + k * kF);
-      if constexpr (masked) g = hn::IfThenElseZero(hn::Gt(hn::LoadU(f, y_at + k * kF), hn::Zero(f)), g);
+      if constexpr (masked)
+        g = hn::IfThenElseZero(hn::Gt(hn::LoadU(f, y_at + k * kF), hn::Zero(f)), g);
       sum[k] = hn::Add(sum[k], g);
       product[k] = hn::MulAdd(g, hn::Sub(hn::LoadU(f, x_at + k * kF), center[k]), product[k]);
     }
@@ -164,13 +170,15 @@ void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean
   }
   if (const int64_t rest = count % kLanes)
     total.AddBlock(1, [&](int64_t, auto* sum, auto* product) HWY_ATTR {
-      add(Rest(dy + at, rest).lanes, Rest(masked ? y + at : nullptr, rest).lanes, Rest(x + at, rest).lanes, sum, product);
+      add(Rest(dy + at, rest).lanes, Rest(masked ? y + at : nullptr, rest).lanes,
+          Rest(x + at, rest).lanes, sum, product);
     });
   total.Store(sums, products);
 }
-void PlaneGradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count, Sums& sums,
-                   Sums& products) {
-  y ? GradSums<true>(dy, y, x, mean, count, sums, products) : GradSums<false>(dy, y, x, mean, count, sums, products);
+void PlaneGradSums(const float* dy, const float* y, const float* x, const Lanes& mean,
+                   int64_t count, Sums& sums, Sums& products) {
+  y ? GradSums<true>(dy, y, x, mean, count, sums, products)
+    : GradSums<false>(dy, y, x, mean, count, sums, products);
 }
 
 template <bool residual, bool relu>
@@ -199,13 +207,19 @@ void ApplyForward(const float* x, const float* r, float* y, const Forward& f, in
     std::memcpy(y + i, rest.lanes, size_t(count - i) * sizeof(float));
   }
 }
-void PlaneForward(const float* x, const float* residual, bool relu, float* y, const Forward& f, int64_t count) {
-  if (residual) relu ? ApplyForward<true, true>(x, residual, y, f, count) : ApplyForward<true, false>(x, residual, y, f, count);
-  else relu ? ApplyForward<false, true>(x, residual, y, f, count) : ApplyForward<false, false>(x, residual, y, f, count);
+void PlaneForward(const float* x, const float* residual, bool relu, float* y, const Forward& f,
+                  int64_t count) {
+  if (residual)
+    relu ? ApplyForward<true, true>(x, residual, y, f, count)
+         : ApplyForward<true, false>(x, residual, y, f, count);
+  else
+    relu ? ApplyForward<false, true>(x, residual, y, f, count)
+         : ApplyForward<false, false>(x, residual, y, f, count);
 }
 
 template <bool masked, bool residual>
-void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, float* dr, const Gradient& g, int64_t count) {
+void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, float* dr,
+                   const Gradient& g, int64_t count) {
   const F d;
   hn::Vec<F> mean[kLanes / kF], dy_scale[kLanes / kF], x_scale[kLanes / kF], shift[kLanes / kF];
   for (size_t k = 0; k < kLanes / kF; ++k) {
@@ -214,12 +228,15 @@ void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, f
     x_scale[k] = hn::LoadU(d, &g.x_scale[k * kF]);
     shift[k] = hn::LoadU(d, &g.shift[k * kF]);
   }
-  const auto step = [&](const float* dy_at, const float* y_at, const float* x_at, float* dx_at, float* dr_at) HWY_ATTR {
+  const auto step = [&](const float* dy_at, const float* y_at, const float* x_at, float* dx_at,
+                        float* dr_at) HWY_ATTR {
     HWY_UNROLL(8)
     for (size_t k = 0; k < kLanes / kF; ++k) {
       auto v = hn::LoadU(d, dy_at + k * kF);
-      if constexpr (masked) v = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y_at + k * kF), hn::Zero(d)), v);
-      const auto rest = hn::MulAdd(x_scale[k], hn::Sub(hn::LoadU(d, x_at + k * kF), mean[k]), shift[k]);
+      if constexpr (masked)
+        v = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y_at + k * kF), hn::Zero(d)), v);
+      const auto rest =
+          hn::MulAdd(x_scale[k], hn::Sub(hn::LoadU(d, x_at + k * kF), mean[k]), shift[k]);
       hn::StoreU(hn::MulAdd(dy_scale[k], v, rest), d, dx_at + k * kF);
       if constexpr (residual) hn::StoreU(v, d, dr_at + k * kF);
     }
@@ -235,9 +252,14 @@ void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, f
     if constexpr (residual) std::memcpy(dr + i, b.lanes, size_t(n) * sizeof(float));
   }
 }
-void PlaneGradient(const float* dy, const float* y, const float* x, float* dx, float* dr, const Gradient& g, int64_t count) {
-  if (y) dr ? ApplyGradient<true, true>(dy, y, x, dx, dr, g, count) : ApplyGradient<true, false>(dy, y, x, dx, dr, g, count);
-  else dr ? ApplyGradient<false, true>(dy, y, x, dx, dr, g, count) : ApplyGradient<false, false>(dy, y, x, dx, dr, g, count);
+void PlaneGradient(const float* dy, const float* y, const float* x, float* dx, float* dr,
+                   const Gradient& g, int64_t count) {
+  if (y)
+    dr ? ApplyGradient<true, true>(dy, y, x, dx, dr, g, count)
+       : ApplyGradient<true, false>(dy, y, x, dx, dr, g, count);
+  else
+    dr ? ApplyGradient<false, true>(dy, y, x, dx, dr, g, count)
+       : ApplyGradient<false, false>(dy, y, x, dx, dr, g, count);
 }
 
 }  // namespace
@@ -276,8 +298,9 @@ void fold(const Planes& p, const Partial* partials, double* first, double* secon
   }
 }
 
-// Runs gather(picture, block) over all planes, then finish(block) once a block, then apply(picture, block).
-// Where there are enough blocks each thread takes whole blocks; the last pictures, still in the cache, first.
+// Runs gather(picture, block) over all planes, then finish(block) once a block, then apply(picture,
+// block). Where there are enough blocks each thread takes whole blocks; the last pictures, still in
+// the cache, first.
 template <class Gather, class Finish, class Apply>
 void over_blocks(const Planes& p, int threads, Gather&& gather, Finish&& finish, Apply&& apply) {
   if (p.blocks % threads == 0 || p.blocks >= 4 * threads) {
@@ -309,7 +332,8 @@ struct Problem {
   void repeat(int k, Lanes& lanes, float value) const {
     for (int lane = k; lane < kLanes; lane += planes.block) lanes[size_t(lane)] = value;
   }
-  // Partials come first in the workspace, picture by picture for each block, then one Constants a block.
+  // Partials come first in the workspace, picture by picture for each block, then one Constants a
+  // block.
   Partial* partials(void* workspace) const { return static_cast<Partial*>(workspace); }
   template <class Constants>
   Constants* constants(void* workspace) const {
@@ -317,7 +341,8 @@ struct Problem {
   }
   template <class Constants>
   size_t workspace_bytes() const {
-    return size_t(planes.n * planes.blocks) * sizeof(Partial) + size_t(planes.blocks) * sizeof(Constants);
+    return size_t(planes.n * planes.blocks) * sizeof(Partial) +
+           size_t(planes.blocks) * sizeof(Constants);
   }
 };
 
@@ -336,7 +361,8 @@ Problem problem(const KernelRequest& r, size_t x, const Layout& layout) {
 }
 
 // The constants of block b; padding channels get zeros, and so stay zero.
-Forward forward_of(const Problem& p, int64_t b, const float* gamma, const float* beta, auto&& mean_of, auto&& variance_of) {
+Forward forward_of(const Problem& p, int64_t b, const float* gamma, const float* beta,
+                   auto&& mean_of, auto&& variance_of) {
   Forward f{};
   for (int k = 0; k < p.planes.block; ++k) {
     const int64_t c = b * p.planes.block + k;
@@ -355,8 +381,10 @@ class Train : public PreparedKernel {
   explicit Train(const Problem& p) : p_(p) {}
   void run(const void* const* in, void* const* out, void* workspace) const override {
     const auto *x = static_cast<const float*>(in[0]), *gamma = static_cast<const float*>(in[1]),
-               *beta = static_cast<const float*>(in[2]), *residual = p_.residual ? static_cast<const float*>(in[3]) : nullptr;
-    auto *y = static_cast<float*>(out[0]), *mean = static_cast<float*>(out[1]), *variance = static_cast<float*>(out[2]);
+               *beta = static_cast<const float*>(in[2]),
+               *residual = p_.residual ? static_cast<const float*>(in[3]) : nullptr;
+    auto *y = static_cast<float*>(out[0]), *mean = static_cast<float*>(out[1]),
+         *variance = static_cast<float*>(out[2]);
     const Planes& planes = p_.planes;
     Partial* partials = p_.partials(workspace);
     auto* constants = p_.constants<Forward>(workspace);
@@ -365,7 +393,8 @@ class Train : public PreparedKernel {
         planes, p_.threads,
         [&](int64_t i, int64_t b) {
           Partial& part = partials[b * planes.n + i];
-          HWY_DYNAMIC_DISPATCH(PlaneSums)(x + planes.at(i, b), constants[b].mean, planes.plane(), part.first, part.second);
+          HWY_DYNAMIC_DISPATCH(PlaneSums)
+          (x + planes.at(i, b), constants[b].mean, planes.plane(), part.first, part.second);
         },
         [&](int64_t b) {
           double sum[kLanes], square[kLanes];
@@ -383,8 +412,9 @@ class Train : public PreparedKernel {
         },
         [&](int64_t i, int64_t b) {
           const int64_t at = planes.at(i, b);
-          HWY_DYNAMIC_DISPATCH(PlaneForward)(x + at, residual ? residual + at : nullptr, p_.relu, y + at, constants[b],
-                                             planes.plane());
+          HWY_DYNAMIC_DISPATCH(PlaneForward)
+          (x + at, residual ? residual + at : nullptr, p_.relu, y + at, constants[b],
+           planes.plane());
         });
   }
 
@@ -408,13 +438,16 @@ class Infer : public PreparedKernel {
     auto* constants = static_cast<Forward*>(workspace);
     for (int64_t b = 0; b < planes.blocks; ++b)
       constants[b] = forward_of(
-          p_, b, at(1), at(2), [&](int64_t c) { return double(at(3)[c]); }, [&](int64_t c) { return double(at(4)[c]); });
-    parallel_for(planes.n * planes.blocks, 1 + (1 << 14) / std::max<int64_t>(1, planes.plane()), [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k)
-        HWY_DYNAMIC_DISPATCH(PlaneForward)(at(0) + k * planes.plane(), nullptr, false,
-                                           static_cast<float*>(out[0]) + k * planes.plane(), constants[k % planes.blocks],
-                                           planes.plane());
-    });
+          p_, b, at(1), at(2), [&](int64_t c) { return double(at(3)[c]); },
+          [&](int64_t c) { return double(at(4)[c]); });
+    parallel_for(planes.n * planes.blocks, 1 + (1 << 14) / std::max<int64_t>(1, planes.plane()),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t k = begin; k < end; ++k)
+                     HWY_DYNAMIC_DISPATCH(PlaneForward)
+                     (at(0) + k * planes.plane(), nullptr, false,
+                      static_cast<float*>(out[0]) + k * planes.plane(),
+                      constants[k % planes.blocks], planes.plane());
+                 });
   }
 
  private:
@@ -427,9 +460,10 @@ class Grad : public PreparedKernel {
   void run(const void* const* in, void* const* out, void* workspace) const override {
     const auto at = [&](size_t k) { return static_cast<const float*>(in[k]); };
     const size_t first = joined_ ? 2 : 1;
-    const float *dy = at(0), *y = p_.relu ? at(1) : nullptr, *x = at(first), *gamma = at(first + 1), *mean = at(first + 2),
-                *variance = at(first + 3);
-    auto *dx = static_cast<float*>(out[0]), *dgamma = static_cast<float*>(out[1]), *dbeta = static_cast<float*>(out[2]),
+    const float *dy = at(0), *y = p_.relu ? at(1) : nullptr, *x = at(first), *gamma = at(first + 1),
+                *mean = at(first + 2), *variance = at(first + 3);
+    auto *dx = static_cast<float*>(out[0]), *dgamma = static_cast<float*>(out[1]),
+         *dbeta = static_cast<float*>(out[2]),
          *dr = p_.residual ? static_cast<float*>(out[3]) : nullptr;
     const Planes& planes = p_.planes;
     Partial* partials = p_.partials(workspace);
@@ -437,15 +471,17 @@ class Grad : public PreparedKernel {
     for (int64_t b = 0; b < planes.blocks; ++b) {
       constants[b] = {};
       for (int k = 0; k < planes.block; ++k)
-        if (const int64_t c = b * planes.block + k; c < planes.channels) p_.repeat(k, constants[b].mean, mean[c]);
+        if (const int64_t c = b * planes.block + k; c < planes.channels)
+          p_.repeat(k, constants[b].mean, mean[c]);
     }
     over_blocks(
         planes, p_.threads,
         [&](int64_t i, int64_t b) {
           Partial& part = partials[b * planes.n + i];
           const int64_t k = planes.at(i, b);
-          HWY_DYNAMIC_DISPATCH(PlaneGradSums)(dy + k, y ? y + k : nullptr, x + k, constants[b].mean, planes.plane(),
-                                              part.first, part.second);
+          HWY_DYNAMIC_DISPATCH(PlaneGradSums)
+          (dy + k, y ? y + k : nullptr, x + k, constants[b].mean, planes.plane(), part.first,
+           part.second);
         },
         [&](int64_t b) {
           double sum[kLanes], product[kLanes];
@@ -454,7 +490,8 @@ class Grad : public PreparedKernel {
           for (int k = 0; k < planes.block; ++k) {
             const int64_t c = b * planes.block + k;
             if (c >= planes.channels) break;
-            const double inverse = 1 / std::sqrt(variance[c] + p_.epsilon), scale = gamma[c] * inverse;
+            const double inverse = 1 / std::sqrt(variance[c] + p_.epsilon),
+                         scale = gamma[c] * inverse;
             dgamma[c] = float(product[k] * inverse);
             dbeta[c] = float(sum[k]);
             p_.repeat(k, g.dy_scale, float(scale));
@@ -464,8 +501,9 @@ class Grad : public PreparedKernel {
         },
         [&](int64_t i, int64_t b) {
           const int64_t k = planes.at(i, b);
-          HWY_DYNAMIC_DISPATCH(PlaneGradient)(dy + k, y ? y + k : nullptr, x + k, dx + k, dr ? dr + k : nullptr,
-                                              constants[b], planes.plane());
+          HWY_DYNAMIC_DISPATCH(PlaneGradient)
+          (dy + k, y ? y + k : nullptr, x + k, dx + k, dr ? dr + k : nullptr, constants[b],
+           planes.plane());
         });
   }
 
@@ -494,13 +532,17 @@ OfferResult offer_planes(const KernelRequest& r, size_t x_at, size_t (*work)(con
 OfferResult offer_train(const KernelRequest& r) {
   std::vector<std::pair<int, int>> in_place{{0, 0}};
   if (r.in.size() == 4) in_place.push_back({3, 0});
-  return offer_planes(r, 0, [](const Problem& p) { return p.workspace_bytes<Forward>(); }, std::move(in_place));
+  return offer_planes(
+      r, 0, [](const Problem& p) { return p.workspace_bytes<Forward>(); }, std::move(in_place));
 }
 OfferResult offer_infer(const KernelRequest& r) {
-  return offer_planes(r, 0, [](const Problem& p) { return size_t(p.planes.blocks) * sizeof(Forward); }, {{0, 0}});
+  return offer_planes(
+      r, 0, [](const Problem& p) { return size_t(p.planes.blocks) * sizeof(Forward); }, {{0, 0}});
 }
 size_t grad_workspace(const Problem& p) { return p.workspace_bytes<Gradient>(); }
-OfferResult offer_grad(const KernelRequest& r) { return offer_planes(r, 1, grad_workspace, {{0, 0}, {1, 0}}); }
+OfferResult offer_grad(const KernelRequest& r) {
+  return offer_planes(r, 1, grad_workspace, {{0, 0}, {1, 0}});
+}
 OfferResult offer_joined_grad(const KernelRequest& r) {
   std::vector<std::pair<int, int>> in_place{{0, 0}, {1, 0}, {2, 0}};
   if (r.out.size() == 4) in_place.insert(in_place.end(), {{0, 3}, {1, 3}, {2, 3}});
@@ -508,8 +550,12 @@ OfferResult offer_joined_grad(const KernelRequest& r) {
 }
 
 using Prepared = std::unique_ptr<PreparedKernel>;
-Prepared prepare_train(const KernelRequest& r, const KernelOffer& o) { return std::make_unique<Train>(problem(r, 0, o.in[0])); }
-Prepared prepare_infer(const KernelRequest& r, const KernelOffer& o) { return std::make_unique<Infer>(problem(r, 0, o.in[0])); }
+Prepared prepare_train(const KernelRequest& r, const KernelOffer& o) {
+  return std::make_unique<Train>(problem(r, 0, o.in[0]));
+}
+Prepared prepare_infer(const KernelRequest& r, const KernelOffer& o) {
+  return std::make_unique<Infer>(problem(r, 0, o.in[0]));
+}
 Prepared prepare_grad(const KernelRequest& r, const KernelOffer& o) {
   return std::make_unique<Grad>(problem(r, 1, o.in[1]), false);
 }
@@ -519,11 +565,16 @@ Prepared prepare_joined_grad(const KernelRequest& r, const KernelOffer& o) {
 
 }  // namespace
 
-extern const Kernel batch_norm_train_kernel{&ops::batch_norm_train_op, "cpu.planes", offer_train, prepare_train};
-extern const Kernel batch_norm_grad_kernel{&ops::batch_norm_grad_op, "cpu.planes", offer_grad, prepare_grad};
-extern const Kernel batch_norm_infer_kernel{&ops::batch_norm_infer_op, "cpu.planes", offer_infer, prepare_infer};
-extern const Kernel batch_norm_act_train_kernel{&ops::batch_norm_act_train_op, "cpu.planes", offer_train, prepare_train};
-extern const Kernel batch_norm_act_grad_kernel{&ops::batch_norm_act_grad_op, "cpu.planes", offer_joined_grad, prepare_joined_grad};
+extern const Kernel batch_norm_train_kernel{&ops::batch_norm_train_op, "cpu.planes", offer_train,
+                                            prepare_train};
+extern const Kernel batch_norm_grad_kernel{&ops::batch_norm_grad_op, "cpu.planes", offer_grad,
+                                           prepare_grad};
+extern const Kernel batch_norm_infer_kernel{&ops::batch_norm_infer_op, "cpu.planes", offer_infer,
+                                            prepare_infer};
+extern const Kernel batch_norm_act_train_kernel{&ops::batch_norm_act_train_op, "cpu.planes",
+                                                offer_train, prepare_train};
+extern const Kernel batch_norm_act_grad_kernel{&ops::batch_norm_act_grad_op, "cpu.planes",
+                                               offer_joined_grad, prepare_joined_grad};
 
 }  // namespace cairn::cpu
 #endif
