@@ -39,11 +39,9 @@ using tcp = net::ip::tcp;
 using Clock = std::chrono::steady_clock;
 using boost::system::error_code;
 
-constexpr size_t kFirstBody =
-    1 << 20;  // a body's first allocation; then it doubles as bytes arrive
-constexpr size_t kDrain =
-    16 << 20;  // how much of a refused body is read so that the answer arrives
-constexpr auto kDrainTime = std::chrono::seconds(2);
+constexpr size_t kFirstChunks = 64 << 10;  // a chunked body's first allocation; then it doubles
+constexpr size_t kDrain = 16 << 20;  // of a refused body is read, so that the answer gets through,
+constexpr auto kDrainTime = std::chrono::seconds(2);  // in that time
 
 std::string_view to_view(beast::string_view text) { return {text.data(), text.size()}; }
 bool same(std::string_view a, std::string_view b) {  // in any case
@@ -54,36 +52,33 @@ bool same(std::string_view a, std::string_view b) {  // in any case
 class BodyBuffer {
  public:
   BodyBuffer(std::shared_ptr<std::atomic<size_t>> held, size_t limit, size_t aligned_at)
-      : held_(std::move(held)), limit_(limit), shift_((64 - aligned_at % 64) % 64) {}
+      : charge_(std::make_shared<Charge>(std::move(held))),
+        limit_(limit),
+        shift_((64 - aligned_at % 64) % 64) {}
 
-  // Makes room for `size` bytes in all; false when memory for bodies is used up.
-  bool reserve(size_t size) {
-    if (size <= capacity_) return true;
-    const size_t taken = size + 128;
-    if (held_->fetch_add(taken) + taken > limit_) {
-      held_->fetch_sub(taken);
-      return false;
-    }
-    auto* const memory =
-        static_cast<std::byte*>(::operator new(taken, std::align_val_t(64), std::nothrow));
-    if (!memory) {
-      held_->fetch_sub(taken);
-      return false;
-    }
-    std::shared_ptr<std::byte> grown(memory, [held = held_, taken](std::byte* p) {
-      ::operator delete(p, std::align_val_t(64));
-      held->fetch_sub(taken);
-    });
+  // Room for `size` bytes in all; false when the system refuses. Pages cost nothing until bytes
+  // arrive, so a length that is only claimed is not counted.
+  bool allocate(size_t size) {
+    constexpr std::align_val_t kLine{64};
+    auto* const memory = static_cast<std::byte*>(::operator new(size + 64, kLine, std::nothrow));
+    if (!memory) return false;
+    std::shared_ptr<std::byte> grown(
+        memory, [charge = charge_](std::byte* p) { ::operator delete(p, kLine); });
     std::copy_n(data(), size_, memory + shift_);
     storage_ = std::move(grown);
     capacity_ = size;
     return true;
   }
-  std::byte* data() { return storage_ ? storage_.get() + shift_ : nullptr; }
-  net::mutable_buffer room(size_t most) {
-    return {data() + size_, std::min(most, capacity_ - size_)};
+  // Takes note of n bytes written to room(); false when all bodies together are too large now.
+  bool commit(size_t n) {
+    constexpr size_t kStep = 64 << 10;
+    size_ += n;
+    if (size_ <= charge_->taken) return true;
+    const size_t more = (size_ - charge_->taken + kStep - 1) / kStep * kStep;
+    charge_->taken += more;
+    return charge_->held->fetch_add(more) + more <= limit_;
   }
-  void commit(size_t n) { size_ += n; }
+  net::mutable_buffer room() { return {data() + size_, capacity_ - size_}; }
   size_t size() const { return size_; }
   size_t capacity() const { return capacity_; }
   Body body() {
@@ -92,7 +87,15 @@ class BodyBuffer {
   }
 
  private:
-  std::shared_ptr<std::atomic<size_t>> held_;
+  struct Charge {
+    explicit Charge(std::shared_ptr<std::atomic<size_t>> h) : held(std::move(h)) {}
+    ~Charge() { held->fetch_sub(taken); }
+    std::shared_ptr<std::atomic<size_t>> held;
+    size_t taken = 0;
+  };
+  std::byte* data() { return storage_ ? storage_.get() + shift_ : nullptr; }
+
+  std::shared_ptr<Charge> charge_;  // goes when the last holder of the body does
   size_t limit_, shift_, size_ = 0, capacity_ = 0;
   std::shared_ptr<std::byte> storage_;
 };
@@ -244,9 +247,7 @@ class HttpSession final : public Responder::Target,
     if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
       return fail_and_close(
           431, fmt::format("the header is larger than {} bytes", server_.options.max_header));
-    if (ec.category() == http::make_error_code(http::error::bad_target).category() &&
-        ec != http::error::end_of_stream && ec != http::error::partial_message)
-      return fail_and_close(400, "not a valid HTTP request: " + ec.message());
+    if (is_http(ec)) return fail_and_close(400, "not a valid HTTP request: " + ec.message());
     if (ec || server_.stopping) return close();
 
     const auto& head = parser_->get();
@@ -283,57 +284,65 @@ class HttpSession final : public Responder::Target,
                      });
   }
 
+  // Bytes that are not HTTP, rather than a connection that ended.
+  static bool is_http(error_code ec) {
+    return ec.category() == http::make_error_code(http::error::bad_chunk).category() &&
+           ec != http::error::end_of_stream && ec != http::error::partial_message;
+  }
   HttpReply too_large() const {
     return HttpReply::error(
         413, fmt::format("the body is larger than {} bytes", server_.options.max_body));
+  }
+  static HttpReply no_memory() {
+    return HttpReply::error(503, "too many requests at once: no memory for the body");
   }
 
   // A body of known length goes straight from the socket into its buffer; a chunked one through the
   // parser.
   void read_body() {
     const auto length = parser_->content_length();
-    // One byte more than allowed shows that a chunked body is too large.
-    const size_t most = length ? size_t(*length) : server_.options.max_body + 1;
-    if (body_->size() == body_->capacity() &&
-        !body_->reserve(std::min(most, std::max(kFirstBody, 2 * body_->capacity()))))
-      return respond(HttpReply::error(503, "too many requests at once: no memory for the body"));
-    stream_.expires_at(read_started_ + time_for(body_->size()));
-    if (length) {
-      const size_t early = net::buffer_copy(body_->room(most), buffer_.data());
-      buffer_.consume(early);
-      body_->commit(early);
-      if (body_->size() == most) return parsed_ = true, hand_over();
-      if (body_->size() == body_->capacity()) return read_body();
-      stream_.async_read_some(body_->room(most),
-                              [self = shared_from_this()](error_code ec, size_t n) {
-                                if (ec) return self->abort();
-                                self->body_->commit(n);
-                                if (self->body_->size() == self->parser_->content_length())
-                                  return self->parsed_ = true, self->hand_over();
-                                self->read_body();
-                              });
-      return;
+    if (body_->size() == body_->capacity()) {
+      // One byte more than allowed shows that a chunked body is too large.
+      const size_t more =
+          std::min(server_.options.max_body + 1, std::max(kFirstChunks, 2 * body_->capacity()));
+      if (!body_->allocate(length ? size_t(*length) : more)) return respond(no_memory());
     }
-    const net::mutable_buffer room = body_->room(most);
-    parser_->get().body().data = room.data();
-    parser_->get().body().size = room.size();
-    http::async_read_some(stream_, buffer_, *parser_,
-                          [self = shared_from_this(), room](error_code ec, size_t) {
-                            self->on_chunk(ec, room.size());
-                          });
+    stream_.expires_at(read_started_ + time_for(body_->size()));
+    const net::mutable_buffer room = body_->room();
+    if (length) {
+      if (buffer_.size() > 0) {  // came with the header
+        const size_t early = net::buffer_copy(room, buffer_.data());
+        buffer_.consume(early);
+        return on_bytes({}, early);
+      }
+      stream_.async_read_some(
+          room, [self = shared_from_this()](error_code ec, size_t n) { self->on_bytes(ec, n); });
+    } else {
+      parser_->get().body().data = room.data();
+      parser_->get().body().size = room.size();
+      http::async_read_some(stream_, buffer_, *parser_,
+                            [self = shared_from_this(), room](error_code ec, size_t) {
+                              self->on_chunk(ec, room.size());
+                            });
+    }
+  }
+
+  void on_bytes(error_code ec, size_t n) {
+    if (ec) return abort();
+    if (!body_->commit(n)) return respond(no_memory());
+    if (body_->size() < parser_->content_length()) return read_body();
+    past_parser_ = true;
+    hand_over();
   }
 
   void on_chunk(error_code ec, size_t room) {
-    body_->commit(room - parser_->get().body().size);
+    const bool fits = body_->commit(room - parser_->get().body().size);
+    if (!fits) return respond(no_memory());
     if (body_->size() > server_.options.max_body) return respond(too_large());
     if (parser_->is_done()) return hand_over();
-    if (ec && ec != http::error::need_buffer) {
-      if (ec.category() == http::make_error_code(http::error::bad_chunk).category() &&
-          ec != http::error::partial_message)
-        return respond(HttpReply::error(400, "not a valid HTTP request: " + ec.message()));
-      return abort();
-    }
-    read_body();
+    if (!ec || ec == http::error::need_buffer) return read_body();
+    if (!is_http(ec)) return abort();
+    respond(HttpReply::error(400, "not a valid HTTP request: " + ec.message()));
   }
 
   void hand_over() {
@@ -379,7 +388,7 @@ class HttpSession final : public Responder::Target,
     server_.count(reply.status);
     answering_ = true;
     reply_ = std::move(reply);
-    const bool all_read = parser_ && (parser_->is_done() || parsed_);
+    const bool all_read = parser_ && (parser_->is_done() || past_parser_);
     drain_ = !all_read;
     keep_alive_ = keep_alive_ && all_read && !server_.stopping;
     size_t size = reply_.text.size();
@@ -432,7 +441,7 @@ class HttpSession final : public Responder::Target,
     request_.reset();
     body_.reset();
     reply_ = {};
-    answering_ = parsed_ = false;
+    answering_ = past_parser_ = false;
     server_.end_request();
   }
 
@@ -446,7 +455,7 @@ class HttpSession final : public Responder::Target,
   HttpReply reply_;
   std::string head_;
   bool keep_alive_ = false, drain_ = false, answering_ = false, watching_ = false;
-  bool parsed_ = false;  // the body has been read past the parser
+  bool past_parser_ = false;  // the whole body was read, but not through the parser
 };
 
 void HttpServer::Impl::waiting(HttpSession* session, bool is) {
@@ -532,8 +541,8 @@ void HttpServer::start() {
     fail(ErrorCode::invalid_argument, "serve: '" + s.options.address + "' is not an IP address",
          "Use 127.0.0.1 for this machine only, 0.0.0.0 for all");
   const tcp::endpoint endpoint(address, s.options.port);
-  s.acceptor.emplace(s.io);
-  s.accept_again.emplace(s.io);
+  s.acceptor.emplace(net::make_strand(s.io));
+  s.accept_again.emplace(s.acceptor->get_executor());
   s.acceptor->open(endpoint.protocol(), ec);
   if (!ec) s.acceptor->set_option(tcp::acceptor::reuse_address(true), ec);
   if (!ec && address.is_v6()) s.acceptor->set_option(net::ip::v6_only(false), ec);
@@ -572,7 +581,7 @@ HttpStats HttpServer::stats() const {
 void HttpServer::begin_stop() {
   Impl& s = *impl_;
   if (s.stopping.exchange(true) || s.threads.empty()) return;
-  net::post(s.io, [&s] {
+  net::post(s.acceptor->get_executor(), [&s] {
     error_code ignored;
     s.acceptor->close(ignored);
     s.accept_again->cancel();

@@ -22,7 +22,7 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> headers;
   Body body;
   size_t aligned_at = 0;  // screen() may say which byte of the body is to lie on a 64-byte boundary
-  std::atomic<bool> abandoned{false};  // the client has gone: no need to work for it
+  std::atomic<bool> abandoned{false};  // the client has hung up: no need to work for it
 
   std::string_view header(std::string_view name) const;  // any case; empty when there is none
 };
