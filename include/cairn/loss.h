@@ -6,10 +6,12 @@
 namespace cairn::loss {
 
 struct Loss {
-  std::string recipe;  // "cross_entropy:smoothing=0.1"
+  std::string recipe;       // "cross_entropy:smoothing=0.1"
   bool classifies = false;  // outputs are logits, targets class indices
   std::function<Tensor(const Tensor& output, const Tensor& target)> call;
-  Tensor operator()(const Tensor& output, const Tensor& target) const { return call(output, target); }
+  Tensor operator()(const Tensor& output, const Tensor& target) const {
+    return call(output, target);
+  }
 };
 
 struct CrossEntropyOptions {

@@ -8,12 +8,14 @@ namespace cairn::models {
 struct Options {
   int64_t classes = 1000;
   int64_t in_channels = 3;
-  double width = 1;          // multiplies every layer's channels (rounded to multiples of 8, at least 8)
-  bool small_input = false;  // ResNets: a 3×3 stem without stride or pooling, for pictures below 64 pixels
-  int64_t input_size = 32;   // LeNet and MLP alone: the side of the square picture
-  uint64_t seed = 0;         // of the first values
+  double width = 1;  // multiplies every layer's channels (rounded to multiples of 8, at least 8)
+  bool small_input =
+      false;  // ResNets: a 3×3 stem without stride or pooling, for pictures below 64 pixels
+  std::optional<double> dropout = {};  // before the classifier of MobileNetV2; 0.2 when not given
+  int64_t input_size = 32;             // LeNet and MLP alone: the side of the square picture
+  uint64_t seed = 0;                   // of the first values
   DType dtype = DType::f32;
-  bool draw = true;          // false: leave first values out, for weights that come from a file
+  bool draw = true;  // false: leave first values out, for weights that come from a file
 };
 
 // resnet18 resnet34 resnet50 resnet101 resnet152 mobilenet_v2 lenet mlp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules: parts of a model that own Variables and have a name, so that weights, errors and random
-// numbers are known by their place: "layer1.0.conv1". Names, first values and meaning are PyTorch's.
+// numbers are known by their place: "layer1.0.conv1". Names, first values and meaning are
+// PyTorch's.
 //
 //   struct Net : nn::Module {
 //     nn::Conv2d conv{this, "conv", 3, 32, {.kernel = 3, .padding = 1}};
@@ -45,13 +46,16 @@ CAIRN_API Init xavier_uniform(double gain = 1);
 
 // Draws a tensor. Depends on distribution, shape, seed and name alone; an f32 tensor is the f64 one
 // rounded.
-CAIRN_API Tensor draw(const Distribution& from, const TensorType& type, uint64_t seed, std::string_view name);
+CAIRN_API Tensor draw(const Distribution& from, const TensorType& type, uint64_t seed,
+                      std::string_view name);
 
-// Modules made on this thread in this scope draw first values from `seed` and hold floats of `dtype`.
+// Modules made on this thread in this scope draw first values from `seed` and hold floats of
+// `dtype`.
 struct InitOptions {
   uint64_t seed = 0;
   DType dtype = DType::f32;
-  bool draw = true;  // false: zeros where numbers would be drawn, to save the time when a file is loaded
+  bool draw =
+      true;  // false: zeros where numbers would be drawn, to save the time when a file is loaded
 };
 class CAIRN_API InitScope {
  public:
@@ -89,8 +93,9 @@ class CAIRN_API Group {
   // First values again, from a seed.
   void initialize(uint64_t seed);
 
-  // Excludes from training a module ("layer1", "layer1.0") with all below it, or a parameter ("fc.bias");
-  // with "", all of this: parameters get no gradient, and norm statistics do not move. throws not_found.
+  // Excludes from training a module ("layer1", "layer1.0") with all below it, or a parameter
+  // ("fc.bias"); with "", all of this: parameters get no gradient, and norm statistics do not move.
+  // throws not_found.
   void freeze(std::string_view place = {}) { set_frozen(place, true); }
   void unfreeze(std::string_view place = {}) { set_frozen(place, false); }
   bool frozen() const { return frozen_; }
@@ -142,12 +147,15 @@ class CAIRN_API Sequential : public Module {
   using Module::Module;
   template <class M, class... A>
   M& add(A&&... arguments) {
-    auto module = std::make_unique<M>(this, std::to_string(steps_.size()), std::forward<A>(arguments)...);
+    auto module =
+        std::make_unique<M>(this, std::to_string(steps_.size()), std::forward<A>(arguments)...);
     M& added = *module;
     steps_.push_back({std::move(module), {}});
     return added;
   }
-  void add(std::function<Tensor(const Tensor&)> function) { steps_.push_back({nullptr, std::move(function)}); }
+  void add(std::function<Tensor(const Tensor&)> function) {
+    steps_.push_back({nullptr, std::move(function)});
+  }
   size_t size() const { return steps_.size(); }
   Tensor forward(const Tensor& x) override;
 
@@ -166,7 +174,8 @@ class List : public Group {
   using Group::Group;
   template <class... A>
   M& add(A&&... arguments) {
-    items_.push_back(std::make_unique<M>(this, std::to_string(items_.size()), std::forward<A>(arguments)...));
+    items_.push_back(
+        std::make_unique<M>(this, std::to_string(items_.size()), std::forward<A>(arguments)...));
     return *items_.back();
   }
   size_t size() const { return items_.size(); }
@@ -217,13 +226,14 @@ class CAIRN_API Conv2d : public Module {
 
 struct LinearOptions {
   bool bias = true;
-  Init init = {};       // default: uniform within ±1/sqrt(in), as the bias
+  Init init = {};  // default: uniform within ±1/sqrt(in), as the bias
   Init bias_init = {};
 };
 // [..., in] → [..., out]; weight [out, in].
 class CAIRN_API Linear : public Module {
  public:
-  Linear(Group* parent, std::string name, int64_t in, int64_t out, const LinearOptions& options = {});
+  Linear(Group* parent, std::string name, int64_t in, int64_t out,
+         const LinearOptions& options = {});
   Tensor forward(const Tensor& x) override;
   Variable weight, bias;
 };
@@ -236,7 +246,8 @@ struct BatchNormOptions {
 // ones (with the unbiased variance); in evaluation, and when frozen, by the running ones.
 class CAIRN_API BatchNorm2d : public Module {
  public:
-  BatchNorm2d(Group* parent, std::string name, int64_t channels, const BatchNormOptions& options = {});
+  BatchNorm2d(Group* parent, std::string name, int64_t channels,
+              const BatchNormOptions& options = {});
   Tensor forward(const Tensor& x) override;
   Variable weight, bias, running_mean, running_var, num_batches_tracked;
 
@@ -277,9 +288,10 @@ struct LoadReport {
   std::vector<std::string> loaded, missing, unexpected, mismatched, reset;
   std::string summary() const;
 };
-// Fills a module from a safetensors file of these names (torchvision's); floats of another width are
-// converted. Files without num_batches_tracked are taken. Changes nothing when it throws.
-CAIRN_API LoadReport load_weights(Group& module, const std::filesystem::path& path, const LoadOptions& options = {});
+// Fills a module from a safetensors file of these names (torchvision's); floats of another width
+// are converted. Files without num_batches_tracked are taken. Changes nothing when it throws.
+CAIRN_API LoadReport load_weights(Group& module, const std::filesystem::path& path,
+                                  const LoadOptions& options = {});
 CAIRN_API void save_weights(const Group& module, const std::filesystem::path& path);
 
 }  // namespace cairn::nn

@@ -17,18 +17,19 @@ struct Group {
 
 // What is not given takes the method's default; what a method does not have is refused.
 struct Options {
-  std::optional<double> lr = {};            // sgd, rmsprop 0.01; adam, adamw 0.001
-  std::optional<double> momentum = {};      // sgd, rmsprop: 0
-  std::optional<double> dampening = {};     // sgd: 0
-  std::optional<bool> nesterov = {};        // sgd
+  std::optional<double> lr = {};                 // sgd, rmsprop 0.01; adam, adamw 0.001
+  std::optional<double> momentum = {};           // sgd, rmsprop: 0
+  std::optional<double> dampening = {};          // sgd: 0
+  std::optional<bool> nesterov = {};             // sgd
   std::optional<double> beta1 = {}, beta2 = {};  // adam, adamw: 0.9, 0.999
-  std::optional<double> alpha = {};         // rmsprop: 0.99
-  std::optional<bool> centered = {};        // rmsprop
-  std::optional<double> epsilon = {};       // all but sgd: 1e-8
-  std::optional<double> weight_decay = {};  // 0; adamw 0.01, which it takes off the weights directly
-  bool decay_all = true;                    // false: no decay on biases and norms (parameters of one axis)
-  double clip_value = 0;                    // > 0: each gradient element within ±this
-  double clip_norm = 0;                     // > 0: the norm of all gradients together at most this
+  std::optional<double> alpha = {};              // rmsprop: 0.99
+  std::optional<bool> centered = {};             // rmsprop
+  std::optional<double> epsilon = {};            // all but sgd: 1e-8
+  std::optional<double> weight_decay =
+      {};                 // 0; adamw 0.01, which it takes off the weights directly
+  bool decay_all = true;  // false: no decay on biases and norms (parameters of one axis)
+  double clip_value = 0;  // > 0: each gradient element within ±this
+  double clip_norm = 0;   // > 0: the norm of all gradients together at most this
   std::vector<Group> groups = {};
 };
 
@@ -43,15 +44,16 @@ CAIRN_API Config nesterov(Options options = {});
 CAIRN_API Config adam(const Options& options = {});
 CAIRN_API Config adamw(const Options& options = {});
 CAIRN_API Config rmsprop(const Options& options = {});
-// The text form (without groups). parse throws parse or invalid_argument, naming what it does not know.
+// The text form (without groups). parse throws parse or invalid_argument, naming what it does not
+// know.
 CAIRN_API Config parse(std::string_view text);
 CAIRN_API std::string to_string(const Config& config);
 
 // The norm over all tensors together, a scalar.
 CAIRN_API Tensor global_norm(const std::vector<Tensor>& tensors);
 
-// Updates parameters from gradients, with tensor operators on Variables: run now, or recorded into the
-// graph of a step.
+// Updates parameters from gradients, with tensor operators on Variables: run now, or recorded into
+// the graph of a step.
 class CAIRN_API Optimizer {
  public:
   // Trains those of `parameters` that are trainable now.
@@ -59,13 +61,16 @@ class CAIRN_API Optimizer {
 
   const Config& config() const { return config_; }
   const std::vector<Variable>& parameters() const { return parameters_; }
-  const std::vector<Variable>& state() const { return state_; }  // "optimizer/momentum/<parameter>", …
+  const std::vector<Variable>& state() const {
+    return state_;
+  }  // "optimizer/momentum/<parameter>", …
 
-  // One update. `gradients` go with parameters(); `lr` is an f64 and `step` an i64 scalar, the first step
-  // being 1: run-time values. With `apply` (a bool scalar), nothing changes when it is false.
-  // Clipping comes first, by value, then by norm. Gives the norm before clipping by norm, undefined
-  // when that is off.
-  Tensor update(std::vector<Tensor> gradients, const Tensor& lr, const Tensor& step, const Tensor& apply = {});
+  // One update. `gradients` go with parameters(); `lr` is an f64 and `step` an i64 scalar, the
+  // first step being 1: run-time values. With `apply` (a bool scalar), nothing changes when it is
+  // false. Clipping comes first, by value, then by norm. Gives the norm before clipping by norm,
+  // undefined when that is off.
+  Tensor update(std::vector<Tensor> gradients, const Tensor& lr, const Tensor& step,
+                const Tensor& apply = {});
 
  private:
   struct Slot {
@@ -78,19 +83,22 @@ class CAIRN_API Optimizer {
   std::vector<Slot> slots_;
 };
 
-// A schedule of the learning rate: a pure function of the step. Times are in epochs, fractions allowed.
+// A schedule of the learning rate: a pure function of the step. Times are in epochs, fractions
+// allowed.
 struct CAIRN_API Schedule {
   enum class Kind { constant, step, cosine, one_cycle, polynomial } kind = Kind::constant;
-  double warmup = 0;      // epochs during which the rate rises in a line, from its first step on
-  double final = 0;       // cosine, polynomial: the last factor
-  double gamma = 0.1;     // step: multiplies the rate …
-  double every = 30;      //   … each time so many epochs have gone by (since the start of training)
-  double power = 1;       // polynomial
-  double rise = 0.3;      // one_cycle: the share of all steps in which the rate rises, from 1/start, …
-  double start = 25;      //   … and then falls to 1/(start · end); as PyTorch's OneCycleLR (momentum stays)
+  double warmup = 0;   // epochs during which the rate rises in a line, from its first step on
+  double final = 0;    // cosine, polynomial: the last factor
+  double gamma = 0.1;  // step: multiplies the rate …
+  double every = 30;   //   … each time so many epochs have gone by (since the start of training)
+  double power = 1;    // polynomial
+  double rise = 0.3;  // one_cycle: the share of all steps in which the rate rises, from 1/start, …
+  double start =
+      25;  //   … and then falls to 1/(start · end); as PyTorch's OneCycleLR (momentum stays)
   double end = 1e4;
 
-  // The factor on the base rate for the update `step` (the first is 0) of `steps_per_epoch` · `epochs`.
+  // The factor on the base rate for the update `step` (the first is 0) of `steps_per_epoch` ·
+  // `epochs`.
   double factor(int64_t step, int64_t steps_per_epoch, double epochs) const;
   bool operator==(const Schedule&) const = default;
 };

@@ -27,10 +27,11 @@ TEST(Models, HaveTorchvisionsNamesAndShapes) {
 }
 
 TEST(Models, HaveAsManyParametersAsTorchvisions) {
-  const std::pair<const char*, int64_t> counts[] = {{"resnet18", 11689512}, {"resnet34", 21797672},
-                                                    {"resnet50", 25557032}, {"resnet101", 44549160},
-                                                    {"resnet152", 60192808}, {"mobilenet_v2", 3504872}};
-  for (const auto& [name, count] : counts) EXPECT_EQ(make(name, {.draw = false})->parameter_count(), count) << name;
+  const std::pair<const char*, int64_t> counts[] = {
+      {"resnet18", 11689512},  {"resnet34", 21797672},  {"resnet50", 25557032},
+      {"resnet101", 44549160}, {"resnet152", 60192808}, {"mobilenet_v2", 3504872}};
+  for (const auto& [name, count] : counts)
+    EXPECT_EQ(make(name, {.draw = false})->parameter_count(), count) << name;
 }
 
 TEST(Models, GiveOneOutputAClassWhateverTheWidth) {
@@ -63,7 +64,8 @@ TEST(Models, StartAsTorchvisionsDo) {
     if (s.rank() != 4 || v.type().numel() < 20000) continue;
     EXPECT_NEAR(deviation(v) / std::sqrt(2.0 / double(s[0] * s[2] * s[3])), 1, 0.03) << v.name();
   }
-  const auto again = make("resnet18", {.width = 0.25}), other = make("resnet18", {.width = 0.25, .seed = 1});
+  const auto again = make("resnet18", {.width = 0.25}),
+             other = make("resnet18", {.width = 0.25, .seed = 1});
   EXPECT_EQ(net->variables()[0].value().to_doubles(), again->variables()[0].value().to_doubles());
   EXPECT_NE(net->variables()[0].value().to_doubles(), other->variables()[0].value().to_doubles());
 }

@@ -20,10 +20,10 @@ std::unique_ptr<nn::Module> resnet(const Options& o) {
 }
 
 constexpr Entry kEntries[] = {
-    {"resnet18", "fc", resnet<18>},    {"resnet34", "fc", resnet<34>},
-    {"resnet50", "fc", resnet<50>},    {"resnet101", "fc", resnet<101>},
-    {"resnet152", "fc", resnet<152>},  {"mobilenet_v2", "classifier", make_mobilenet_v2},
-    {"lenet", "fc3", make_lenet},      {"mlp", "fc3", make_mlp},
+    {"resnet18", "fc", resnet<18>},   {"resnet34", "fc", resnet<34>},
+    {"resnet50", "fc", resnet<50>},   {"resnet101", "fc", resnet<101>},
+    {"resnet152", "fc", resnet<152>}, {"mobilenet_v2", "classifier", make_mobilenet_v2},
+    {"lenet", "fc3", make_lenet},     {"mlp", "fc3", make_mlp},
 };
 
 const Entry& find(std::string_view name) {
@@ -52,7 +52,8 @@ std::unique_ptr<nn::Module> make(std::string_view name, const Options& o) {
   const Entry& entry = find(name);
   if (o.classes < 1 || o.in_channels < 1 || !(o.width > 0 && o.width <= 16) || o.input_size < 1)
     fail(ErrorCode::invalid_argument,
-         fmt::format("model: {} with {} classes, {} input channels, width {}, input size {}: expected 1 or more of "
+         fmt::format("model: {} with {} classes, {} input channels, width {}, input size {}: "
+                     "expected 1 or more of "
                      "each, and 0 < width ≤ 16",
                      name, o.classes, o.in_channels, o.width, o.input_size));
   const nn::InitScope scope({.seed = o.seed, .dtype = o.dtype, .draw = o.draw});

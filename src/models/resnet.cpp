@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual networks (He et al., "Deep residual learning for image recognition", 2015), version 1.5: the
-// stride of a bottleneck stands in its 3×3 convolution.
+// Residual networks (He et al., "Deep residual learning for image recognition", 2015), version 1.5:
+// the stride of a bottleneck stands in its 3×3 convolution.
 #include "models/models.h"
 
 namespace cairn::models {
 namespace {
 
 nn::Conv2dOptions conv(int64_t kernel, int64_t stride = 1) {
-  return {.kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false,
+  return {.kernel = kernel,
+          .stride = stride,
+          .padding = kernel / 2,
+          .bias = false,
           .init = nn::init::kaiming_normal(nn::init::Fan::out)};
 }
 
 // The way around a block: projects when the shape changes.
-std::unique_ptr<nn::Sequential> shortcut(nn::Group* block, int64_t in, int64_t out, int64_t stride) {
+std::unique_ptr<nn::Sequential> shortcut(nn::Group* block, int64_t in, int64_t out,
+                                         int64_t stride) {
   if (stride == 1 && in == out) return nullptr;
   auto path = std::make_unique<nn::Sequential>(block, "downsample");
   path->add<nn::Conv2d>(in, out, conv(1, stride));
@@ -74,7 +78,8 @@ struct ResNet : nn::Module {
   const int64_t base;
   nn::Conv2d conv1;
   nn::BatchNorm2d bn1{this, "bn1", base};
-  nn::Sequential layer1{this, "layer1"}, layer2{this, "layer2"}, layer3{this, "layer3"}, layer4{this, "layer4"};
+  nn::Sequential layer1{this, "layer1"}, layer2{this, "layer2"}, layer3{this, "layer3"},
+      layer4{this, "layer4"};
   nn::Linear fc;
 
   ResNet(const std::array<int, 4>& blocks, const Options& o)
@@ -99,7 +104,8 @@ struct ResNet : nn::Module {
   Tensor forward(const Tensor& x) override {
     Tensor y = relu(bn1(conv1(x)));
     if (!small_input)
-      y = max_pool2d(y, {.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1});
+      y = max_pool2d(
+          y, {.kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1});
     y = layer4(layer3(layer2(layer1(y))));
     return fc(mean(y, {2, 3}));
   }
@@ -109,12 +115,19 @@ struct ResNet : nn::Module {
 
 std::unique_ptr<nn::Module> make_resnet(int depth, const Options& o) {
   switch (depth) {
-    case 18: return std::make_unique<ResNet<BasicBlock>>(std::array{2, 2, 2, 2}, o);
-    case 34: return std::make_unique<ResNet<BasicBlock>>(std::array{3, 4, 6, 3}, o);
-    case 50: return std::make_unique<ResNet<Bottleneck>>(std::array{3, 4, 6, 3}, o);
-    case 101: return std::make_unique<ResNet<Bottleneck>>(std::array{3, 4, 23, 3}, o);
-    case 152: return std::make_unique<ResNet<Bottleneck>>(std::array{3, 8, 36, 3}, o);
-    default: CAIRN_CHECK(false, "no such ResNet"); return nullptr;
+    case 18:
+      return std::make_unique<ResNet<BasicBlock>>(std::array{2, 2, 2, 2}, o);
+    case 34:
+      return std::make_unique<ResNet<BasicBlock>>(std::array{3, 4, 6, 3}, o);
+    case 50:
+      return std::make_unique<ResNet<Bottleneck>>(std::array{3, 4, 6, 3}, o);
+    case 101:
+      return std::make_unique<ResNet<Bottleneck>>(std::array{3, 4, 23, 3}, o);
+    case 152:
+      return std::make_unique<ResNet<Bottleneck>>(std::array{3, 8, 36, 3}, o);
+    default:
+      CAIRN_CHECK(false, "no such ResNet");
+      return nullptr;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small models for small pictures of a fixed size: LeNet-5 (LeCun et al. 1998, with ReLU and maximum
-// pooling) and a multi-layer perceptron.
+// Small models for small pictures of a fixed size: LeNet-5 (LeCun et al. 1998, with ReLU and
+// maximum pooling) and a multi-layer perceptron.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +10,9 @@
 namespace cairn::models {
 namespace {
 
-int64_t times(int64_t features, double width) { return std::max<int64_t>(1, std::llround(double(features) * width)); }
+int64_t times(int64_t features, double width) {
+  return std::max<int64_t>(1, std::llround(double(features) * width));
+}
 
 struct LeNet : nn::Module {
   const int64_t c1, c2, side;
@@ -20,7 +22,8 @@ struct LeNet : nn::Module {
   static int64_t last_side(int64_t input) {  // two 5×5 convolutions, each halved
     const int64_t side = ((input - 4) / 2 - 4) / 2;
     if (side < 1)
-      fail(ErrorCode::invalid_argument, fmt::format("lenet: got pictures of {0}×{0}, expected 16×16 or more", input));
+      fail(ErrorCode::invalid_argument,
+           fmt::format("lenet: got pictures of {0}×{0}, expected 16×16 or more", input));
     return side;
   }
 

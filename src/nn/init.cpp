@@ -16,7 +16,8 @@ using Kind = Distribution::Kind;
 // Elements that feed one output (in), or that one input feeds (out).
 double fan_of(const Shape& shape, init::Fan fan) {
   if (shape.rank() < 2)
-    fail(ErrorCode::invalid_argument, "init: got the shape " + to_string(shape) + ", expected two axes or more",
+    fail(ErrorCode::invalid_argument,
+         "init: got the shape " + to_string(shape) + ", expected two axes or more",
          "Use init::uniform or init::normal for biases");
   int64_t field = 1;
   for (int i = 2; i < shape.rank(); ++i) field *= shape[i];
@@ -85,13 +86,18 @@ Init xavier_uniform(double gain) {
 
 }  // namespace init
 
-Tensor draw(const Distribution& from, const TensorType& type, uint64_t seed, std::string_view name) {
+Tensor draw(const Distribution& from, const TensorType& type, uint64_t seed,
+            std::string_view name) {
   if (from.kind == Kind::constant) return Tensor::full(type, from.a);
   const uint64_t key = mix(seed, hash(name));
   Tensor out = Tensor::uninitialized(type);
   switch (type.dtype) {
-    case DType::f64: fill(from, out.mutable_data<double>(), type.numel(), key); break;
-    case DType::f32: fill(from, out.mutable_data<float>(), type.numel(), key); break;
+    case DType::f64:
+      fill(from, out.mutable_data<double>(), type.numel(), key);
+      break;
+    case DType::f32:
+      fill(from, out.mutable_data<float>(), type.numel(), key);
+      break;
     default:
       fail(ErrorCode::dtype_unsupported,
            "init: " + std::string(name) + " is " + to_string(type) + ", expected f32 or f64");

@@ -21,12 +21,14 @@ std::string joined(const std::string& path, std::string_view name) {
 
 Group::Group(Group* parent, std::string name) : name_(std::move(name)), parent_(parent) {
   if (name_.empty() || name_.find('.') != std::string::npos)
-    fail(ErrorCode::invalid_argument, fmt::format("module: the name \"{}\" is empty or has a dot", name_));
+    fail(ErrorCode::invalid_argument,
+         fmt::format("module: the name \"{}\" is empty or has a dot", name_));
   CAIRN_CHECK(parent_, "a module with a name needs a parent");
   for (const Group* sibling : parent_->children_)
     if (sibling->name_ == name_)
-      fail(ErrorCode::invalid_argument, fmt::format("module: {} has two children named \"{}\"",
-                                                    parent_->path().empty() ? "the root" : parent_->path(), name_));
+      fail(ErrorCode::invalid_argument,
+           fmt::format("module: {} has two children named \"{}\"",
+                       parent_->path().empty() ? "the root" : parent_->path(), name_));
   parent_->children_.push_back(this);
 }
 
@@ -83,7 +85,8 @@ int64_t Group::parameter_count() const {
 void Group::initialize(uint64_t seed) {
   visit([&](Group& g) {
     for (const Held& h : g.held_)
-      h.variable.set_value(draw(h.init(h.variable.type().shape), h.variable.type(), seed, h.variable.name()));
+      h.variable.set_value(
+          draw(h.init(h.variable.type().shape), h.variable.type(), seed, h.variable.name()));
   });
 }
 
@@ -125,8 +128,8 @@ Variable Group::state(const std::string& name, const TensorType& type, double va
 }
 
 void Group::scoped(const std::function<void()>& body, CallSite site) {
-  // The path grows by the names between the module that is being called and this one, so that groups
-  // which are not called themselves (lists) are in it too.
+  // The path grows by the names between the module that is being called and this one, so that
+  // groups which are not called themselves (lists) are in it too.
   std::string step;
   for (const Group* g = this; g && g != calling; g = g->parent_)
     if (!g->name_.empty()) step = step.empty() ? g->name_ : g->name_ + "." + step;
@@ -140,8 +143,10 @@ void Group::scoped(const std::function<void()>& body, CallSite site) {
   try {
     body();
   } catch (Error& e) {
-    if (site.file && !step.empty()) e.add_frame(fmt::format("{} (module {})", to_string(site), module_path()));
-    else if (site.file) e.add_frame(to_string(site));
+    if (site.file && !step.empty())
+      e.add_frame(fmt::format("{} (module {})", to_string(site), module_path()));
+    else if (site.file)
+      e.add_frame(to_string(site));
     throw;
   }
 }

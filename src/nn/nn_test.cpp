@@ -50,10 +50,12 @@ class WeightsTest : public testing::Test {
 TEST(Module, NamesItsVariablesAsPyTorchDoes) {
   Net net;
   EXPECT_EQ(names(net.variables()),
-            (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias", "norm.running_mean",
-                                      "norm.running_var", "norm.num_batches_tracked", "head.weight", "head.bias"}));
+            (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                      "norm.running_mean", "norm.running_var",
+                                      "norm.num_batches_tracked", "head.weight", "head.bias"}));
   EXPECT_EQ(names(net.parameters()),
-            (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"}));
+            (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                      "head.weight", "head.bias"}));
   EXPECT_EQ(net.parameter_count(), 3 * 8 * 9 + 8 + 16 + 16 + 2);
   EXPECT_EQ(&net.child("conv"), &net.conv);
 }
@@ -74,8 +76,8 @@ TEST(Module, ListsAndSequencesNumberTheirChildren) {
   net.tail.add([](const Tensor& x) { return relu(x); });
   net.tail.add<nn::Linear>(4, 2);
   EXPECT_EQ(names(net.parameters()),
-            (std::vector<std::string>{"blocks.0.weight", "blocks.0.bias", "blocks.1.weight", "blocks.1.bias",
-                                      "tail.1.weight", "tail.1.bias"}));
+            (std::vector<std::string>{"blocks.0.weight", "blocks.0.bias", "blocks.1.weight",
+                                      "blocks.1.bias", "tail.1.weight", "tail.1.bias"}));
   EXPECT_EQ(net(Tensor::ones({3, 4})).shape(), (Shape{3, 2}));
 }
 
@@ -129,7 +131,8 @@ TEST(Init, DependsOnSeedAndNameAlone) {
 
 TEST(Init, FloatsAreTheDoublesRounded) {
   const TensorType f32{DType::f32, {50}}, f64{DType::f64, {50}};
-  for (const Distribution& d : {Distribution{Distribution::Kind::normal, 1, 2}, Distribution{Distribution::Kind::uniform, -1, 3}}) {
+  for (const Distribution& d : {Distribution{Distribution::Kind::normal, 1, 2},
+                                Distribution{Distribution::Kind::uniform, -1, 3}}) {
     const auto single = draw(d, f32, 3, "w").values<float>();
     const auto twice = draw(d, f64, 3, "w").values<double>();
     for (size_t i = 0; i < single.size(); ++i) EXPECT_EQ(single[i], float(twice[i]));
@@ -168,7 +171,8 @@ TEST(BatchNorm, MovesRunningStatisticsAsPyTorchDoes) {
     // Channel 0 holds 1 2 10 20, channel 1 holds 3 4 30 60.
     EXPECT_NEAR(y[0], (1 - 8.25) / std::sqrt(58.1875 + 1e-5), 1e-5);
   }
-  const auto mean = net.norm.running_mean.value().values<float>(), var = net.norm.running_var.value().values<float>();
+  const auto mean = net.norm.running_mean.value().values<float>(),
+             var = net.norm.running_var.value().values<float>();
   EXPECT_NEAR(mean[0], 0.3 * 8.25, 1e-5);
   EXPECT_NEAR(mean[1], 0.3 * 24.25, 1e-5);
   EXPECT_NEAR(var[0], 0.7 + 0.3 * 58.1875 * 4 / 3, 1e-4);
@@ -222,7 +226,8 @@ TEST(Dropout, ActsInTrainingOnlyAndByStep) {
   EXPECT_EQ(net(x).values<float>(), x.values<float>());
   const TrainingScope training(true);
   const auto at = [&](int64_t step) {
-    const RandomScope random(Tensor::scalar(1, DType::i64), Tensor::scalar(double(step), DType::i64));
+    const RandomScope random(Tensor::scalar(1, DType::i64),
+                             Tensor::scalar(double(step), DType::i64));
     return net(x).values<float>();
   };
   const auto y = at(1);
@@ -230,8 +235,10 @@ TEST(Dropout, ActsInTrainingOnlyAndByStep) {
   EXPECT_NE(y, at(2));
   int64_t zeros = 0;
   for (float v : y) {
-    if (v == 0) ++zeros;
-    else EXPECT_FLOAT_EQ(v, 1 / 0.6f);
+    if (v == 0)
+      ++zeros;
+    else
+      EXPECT_FLOAT_EQ(v, 1 / 0.6f);
   }
   EXPECT_NEAR(double(zeros), 4000, 250);
 }
@@ -268,7 +275,8 @@ TEST_F(WeightsTest, ThatDoNotFitAreListedAndChangeNothing) {
     EXPECT_EQ(what.find("num_batches"), std::string::npos) << "files of old PyTorch lack it";
   }
   EXPECT_EQ(b.norm.weight.value().to_doubles(), before);
-  const LoadReport report = load_weights(b, folder / "w.safetensors", {.strict = false, .reset = {"head"}});
+  const LoadReport report =
+      load_weights(b, folder / "w.safetensors", {.strict = false, .reset = {"head"}});
   EXPECT_EQ(report.reset, std::vector<std::string>{"head.weight"});
   EXPECT_EQ(report.missing, std::vector<std::string>{"conv.bias"});
   EXPECT_EQ(b.conv.weight.value().to_doubles(), a.conv.weight.value().to_doubles());

@@ -16,8 +16,9 @@ constexpr size_t kShown = 8;  // names that a message lists of each kind
 
 std::string listed(const char* what, const std::vector<std::string>& names) {
   if (names.empty()) return "";
-  std::string out = fmt::format("\n  {} {}: {}", names.size(), what,
-                                fmt::join(names.begin(), names.begin() + int64_t(std::min(names.size(), kShown)), ", "));
+  std::string out = fmt::format(
+      "\n  {} {}: {}", names.size(), what,
+      fmt::join(names.begin(), names.begin() + int64_t(std::min(names.size(), kShown)), ", "));
   return names.size() > kShown ? out + ", …" : out;
 }
 
@@ -35,16 +36,19 @@ bool convertible(DType from, DType to) { return from == to || (is_float(from) &&
 }  // namespace
 
 std::string LoadReport::summary() const {
-  return fmt::format("{} loaded", loaded.size()) + listed("kept at their first values (reset)", reset) +
+  return fmt::format("{} loaded", loaded.size()) +
+         listed("kept at their first values (reset)", reset) +
          listed("missing in the file", missing) + listed("unexpected in the file", unexpected) +
          listed("of another shape or type", mismatched);
 }
 
-LoadReport load_weights(Group& module, const std::filesystem::path& path, const LoadOptions& options) {
+LoadReport load_weights(Group& module, const std::filesystem::path& path,
+                        const LoadOptions& options) {
   const SafetensorsFile file(path);
   const auto to_reset = [&](const std::string& name) {
     return std::any_of(options.reset.begin(), options.reset.end(), [&](const std::string& prefix) {
-      return name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
+      return name.starts_with(prefix) &&
+             (name.size() == prefix.size() || name[prefix.size()] == '.');
     });
   };
   LoadReport report;
@@ -68,19 +72,22 @@ LoadReport load_weights(Group& module, const std::filesystem::path& path, const 
           fmt::format("{} (got {}, expected {})", v.name(), to_string(got), to_string(v.type())));
     }
   }
-  const bool checkpoint = file.metadata("cairn.state");  // then state of the training stands beside the weights
+  const bool checkpoint =
+      file.metadata("cairn.state");  // then state of the training stands beside the weights
   for (const std::string& name : file.names())
     if (!known.contains(name) && !(checkpoint && name.find('/') != std::string::npos))
       report.unexpected.push_back(name);
-  const bool fits = report.missing.empty() && report.unexpected.empty() && report.mismatched.empty();
+  const bool fits =
+      report.missing.empty() && report.unexpected.empty() && report.mismatched.empty();
   if (options.strict && !fits)
     fail(ErrorCode::invalid_argument,
          fmt::format("weights: {} does not fit the model: {}", printable(path), report.summary()),
-         "Take the model that the file was made for; a head of other classes can be left out by name, "
+         "Take the model that the file was made for; a head of other classes can be left out by "
+         "name, "
          "or load what fits by turning strict off");
   if (report.loaded.empty())
-    fail(ErrorCode::invalid_argument,
-         fmt::format("weights: nothing in {} fits the model: {}", printable(path), report.summary()));
+    fail(ErrorCode::invalid_argument, fmt::format("weights: nothing in {} fits the model: {}",
+                                                  printable(path), report.summary()));
   for (auto& [variable, value] : values) variable.set_value(std::move(value));
   return report;
 }

@@ -18,12 +18,19 @@ constexpr int kFormat = 1;
 constexpr const char* kState = "cairn.state";
 constexpr const char* kRecipe = "cairn.recipe";
 
-double number(const Json& j) { return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>(); }
+double number(const Json& j) {
+  return j.is_null() ? std::numeric_limits<double>::quiet_NaN() : j.get<double>();
+}
 
 Json to_json(const EpochResult& e) {
-  return {{"epoch", e.epoch},       {"step", e.step},         {"train_loss", e.train_loss},
-          {"train_accuracy", e.train_accuracy}, {"loss", e.loss}, {"accuracy", e.accuracy},
-          {"lr", e.lr},             {"seconds", e.seconds}};
+  return {{"epoch", e.epoch},
+          {"step", e.step},
+          {"train_loss", e.train_loss},
+          {"train_accuracy", e.train_accuracy},
+          {"loss", e.loss},
+          {"accuracy", e.accuracy},
+          {"lr", e.lr},
+          {"seconds", e.seconds}};
 }
 
 Json to_json(const RunState& s) {
@@ -51,12 +58,14 @@ Json to_json(const RunState& s) {
 RunState state_of(const Json& j) {
   RunState s;
   if (const int format = j.at("format"); format != kFormat)
-    fail(ErrorCode::version_mismatch, fmt::format("checkpoint: got format {}, expected {}", format, kFormat),
+    fail(ErrorCode::version_mismatch,
+         fmt::format("checkpoint: got format {}, expected {}", format, kFormat),
          "It was written by another version of Cairn");
   s.position = {j.at("epoch"), j.at("batch")};
   s.step = j.at("step");
   s.waiting = j.at("waiting");
-  s.counters = {j.at("iterations"), j.at("updates"), j.at("weight"), j.at("skipped"), j.at("skipped_in_a_row")};
+  s.counters = {j.at("iterations"), j.at("updates"), j.at("weight"), j.at("skipped"),
+                j.at("skipped_in_a_row")};
   s.loss_sum = number(j.at("loss_sum"));
   s.records = j.at("records");
   s.right = j.at("right");
@@ -64,9 +73,11 @@ RunState state_of(const Json& j) {
   s.best_epoch = j.at("best_epoch");
   s.best = number(j.at("best"));
   for (const Json& e : j.at("history"))
-    s.history.push_back({e.at("epoch"), e.at("step"), number(e.at("train_loss")), number(e.at("train_accuracy")),
-                         number(e.at("loss")), number(e.at("accuracy")), number(e.at("lr")), number(e.at("seconds"))});
-  if (s.position.epoch < 0 || s.position.batch < 0 || s.step < 0 || s.best_epoch >= int64_t(s.history.size()))
+    s.history.push_back({e.at("epoch"), e.at("step"), number(e.at("train_loss")),
+                         number(e.at("train_accuracy")), number(e.at("loss")),
+                         number(e.at("accuracy")), number(e.at("lr")), number(e.at("seconds"))});
+  if (s.position.epoch < 0 || s.position.batch < 0 || s.step < 0 ||
+      s.best_epoch >= int64_t(s.history.size()))
     fail(ErrorCode::parse, "checkpoint: its state is out of range");
   return s;
 }
@@ -79,14 +90,16 @@ std::vector<Variable> all_variables(const nn::Module& net, const Step& step) {
 
 }  // namespace
 
-void save_checkpoint(const std::filesystem::path& path, const nn::Module& net, const Step& step, const RunState& state,
-                     const Recipe& recipe) {
+void save_checkpoint(const std::filesystem::path& path, const nn::Module& net, const Step& step,
+                     const RunState& state, const Recipe& recipe) {
   NamedTensors tensors;
   for (const Variable& v : all_variables(net, step)) tensors.emplace_back(v.name(), v.value());
-  write_safetensors(path, tensors, {{"format", "pt"}, {kState, to_json(state).dump()}, {kRecipe, recipe.yaml()}});
+  write_safetensors(path, tensors,
+                    {{"format", "pt"}, {kState, to_json(state).dump()}, {kRecipe, recipe.yaml()}});
 }
 
-void save_best(const std::filesystem::path& path, const nn::Module& net, const EpochResult& result) {
+void save_best(const std::filesystem::path& path, const nn::Module& net,
+               const EpochResult& result) {
   NamedTensors tensors;
   for (const Variable& v : net.variables()) tensors.emplace_back(v.name(), v.value());
   write_safetensors(path, tensors, {{"format", "pt"}, {"cairn.result", to_json(result).dump()}});
@@ -96,13 +109,15 @@ Checkpoint load_checkpoint(const std::filesystem::path& path, const nn::Module& 
   const SafetensorsFile file(path);
   const std::string *state = file.metadata(kState), *recipe = file.metadata(kRecipe);
   if (!state || !recipe)
-    fail(ErrorCode::parse, fmt::format("checkpoint: {} holds weights, but no state of a run", printable(path)),
+    fail(ErrorCode::parse,
+         fmt::format("checkpoint: {} holds weights, but no state of a run", printable(path)),
          "Start from these weights instead of resuming");
   Checkpoint out;
   try {
     out.state = state_of(Json::parse(*state));
   } catch (const Json::exception& e) {
-    fail(ErrorCode::parse, fmt::format("checkpoint: {}: its state does not parse: {}", printable(path), e.what()));
+    fail(ErrorCode::parse,
+         fmt::format("checkpoint: {}: its state does not parse: {}", printable(path), e.what()));
   }
   out.recipe = Recipe::parse(*recipe);
 
@@ -114,8 +129,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& path, const nn::Module& 
     if (!file.contains(v.name())) {
       differences.push_back(v.name() + " is missing");
     } else if (file.type(v.name()) != v.type()) {
-      differences.push_back(
-          fmt::format("{} is {}, expected {}", v.name(), to_string(file.type(v.name())), to_string(v.type())));
+      differences.push_back(fmt::format("{} is {}, expected {}", v.name(),
+                                        to_string(file.type(v.name())), to_string(v.type())));
     } else {  // a copy: the map is read-only, and plans write into variables
       const Tensor t = file.tensor(v.name());
       values.emplace_back(v, Tensor::from_bytes(t.type(), t.bytes(), size_t(t.type().bytes())));
@@ -127,10 +142,12 @@ Checkpoint load_checkpoint(const std::filesystem::path& path, const nn::Module& 
     constexpr size_t kShown = 8;
     const size_t shown = std::min(differences.size(), kShown);
     fail(ErrorCode::invalid_argument,
-         fmt::format("resume: {} is of another run: {} differences:\n  {}{}", printable(path), differences.size(),
+         fmt::format("resume: {} is of another run: {} differences:\n  {}{}", printable(path),
+                     differences.size(),
                      fmt::join(differences.begin(), differences.begin() + int64_t(shown), "\n  "),
                      differences.size() > shown ? "\n  …" : ""),
-         "Resume with the model and optimiser that it was started with, or start a new run from its weights alone");
+         "Resume with the model and optimiser that it was started with, or start a new run from "
+         "its weights alone");
   }
   for (auto& [variable, value] : values) variable.set_value(std::move(value));
   step.set_counters(out.state.counters);

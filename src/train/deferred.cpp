@@ -25,7 +25,8 @@ void DeferredAssigns::assign(const Variable& variable, const Tensor& value) {
 
 void DeferredAssigns::commit(const Tensor& apply) {
   InterpreterScope scope(next_);
-  for (const auto& [variable, value] : pending_) variable.assign(select(apply, value, variable.read()));
+  for (const auto& [variable, value] : pending_)
+    variable.assign(select(apply, value, variable.read()));
   pending_.clear();
 }
 

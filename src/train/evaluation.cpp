@@ -37,9 +37,11 @@ void Evaluation::write_plots(const std::filesystem::path& folder) const {
       curves.push_back({c.name, c.roc.false_positive_rate, c.roc.true_positive_rate, c.roc.area});
   }
   if (names.size() <= 1000)
-    write_file(folder / "confusion.png", inspect::plot_confusion("Confusion matrix", names, metrics->confusion));
+    write_file(folder / "confusion.png",
+               inspect::plot_confusion("Confusion matrix", names, metrics->confusion));
   if (names.size() == 2 && curves.size() == 2)  // one tells all: that of the rarer class
-    curves.erase(curves.begin() + (metrics->classes[0].support >= metrics->classes[1].support ? 0 : 1));
+    curves.erase(curves.begin() +
+                 (metrics->classes[0].support >= metrics->classes[1].support ? 0 : 1));
   if (!curves.empty()) write_file(folder / "roc.png", inspect::plot_roc("ROC", curves));
 }
 

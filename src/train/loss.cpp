@@ -8,13 +8,16 @@ namespace cairn::loss {
 
 Loss cross_entropy(const CrossEntropyOptions& o) {
   if (!(o.smoothing >= 0 && o.smoothing < 1))
-    fail(ErrorCode::invalid_argument, fmt::format("cross_entropy: got smoothing = {}, expected 0 ≤ s < 1", o.smoothing));
+    fail(ErrorCode::invalid_argument,
+         fmt::format("cross_entropy: got smoothing = {}, expected 0 ≤ s < 1", o.smoothing));
   for (double w : o.class_weights)
     if (!(w >= 0) || w > 1e30)
-      fail(ErrorCode::invalid_argument, fmt::format("cross_entropy: got the class weight {}, expected 0 or more", w));
+      fail(ErrorCode::invalid_argument,
+           fmt::format("cross_entropy: got the class weight {}, expected 0 or more", w));
   train::TextFormWriter text("cross_entropy");
   if (o.smoothing != 0) text.number("smoothing", o.smoothing);
-  if (!o.class_weights.empty()) text.word("class_weights", fmt::format("{}", fmt::join(o.class_weights, "/")));
+  if (!o.class_weights.empty())
+    text.word("class_weights", fmt::format("{}", fmt::join(o.class_weights, "/")));
   return {text.text(), true, [o](const Tensor& logits, const Tensor& labels) {
             Tensor weights;
             if (!o.class_weights.empty()) {
@@ -29,7 +32,8 @@ Loss mse() {
   return {"mse", false, [](const Tensor& output, const Tensor& target) {
             if (output.shape() != target.shape())
               fail(ErrorCode::shape_mismatch,
-                   fmt::format("mse: got {} for targets {}", to_string(output.type()), to_string(target.type())),
+                   fmt::format("mse: got {} for targets {}", to_string(output.type()),
+                               to_string(target.type())),
                    "Bring both to one shape; a silent broadcast would train on something else");
             return mean(square(output - target));
           }};

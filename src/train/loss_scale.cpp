@@ -15,10 +15,14 @@ constexpr double kMaxScale = 0x1p60;
 
 double largest(DType d) {
   switch (d) {
-    case DType::f64: return std::numeric_limits<double>::max();
-    case DType::f16: return 65504;
-    case DType::bf16: return 0x1.FEp127;
-    default: return double(std::numeric_limits<float>::max());
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f16:
+      return 65504;
+    case DType::bf16:
+      return 0x1.FEp127;
+    default:
+      return double(std::numeric_limits<float>::max());
   }
 }
 
@@ -33,26 +37,32 @@ LossScale parse_loss_scale(std::string_view text) {
   TextForm form("loss scale", text);
   LossScale s;
   if (form.name() == "none") return form.finish(), s;
-  if (form.name() == "fixed") s.kind = Kind::fixed;
-  else if (form.name() == "dynamic") s.kind = Kind::dynamic;
-  else form.unknown_name("none, fixed, dynamic");
+  if (form.name() == "fixed")
+    s.kind = Kind::fixed;
+  else if (form.name() == "dynamic")
+    s.kind = Kind::dynamic;
+  else
+    form.unknown_name("none, fixed, dynamic");
   form.number("scale", s.scale);
   const auto whole = [&](std::string_view key, int64_t& to) {
     const double v = form.number(key).value_or(double(to));
     if (!(v >= 1 && v <= 1e9 && v == std::floor(v)))
-      fail(ErrorCode::invalid_argument, fmt::format("loss scale: {}: got {}, expected a whole number from 1", key, v));
+      fail(ErrorCode::invalid_argument,
+           fmt::format("loss scale: {}: got {}, expected a whole number from 1", key, v));
     to = int64_t(v);
   };
   if (s.kind == Kind::dynamic) {
-    form.number("growth", s.growth), form.number("backoff", s.backoff), form.number("floor", s.floor);
+    form.number("growth", s.growth), form.number("backoff", s.backoff),
+        form.number("floor", s.floor);
     whole("interval", s.interval);
   }
   whole("max_skips", s.max_skips);
   form.finish();
-  if (!(s.scale > 0 && s.scale <= kMaxScale && s.growth >= 1 && s.growth <= 1024 && s.backoff > 0 && s.backoff < 1 &&
-        s.floor > 0 && s.floor <= s.scale))
-    fail(ErrorCode::invalid_argument,
-         fmt::format("loss scale: got \"{}\", expected scale > 0, growth ≥ 1, 0 < backoff < 1, 0 < floor ≤ scale", text));
+  if (!(s.scale > 0 && s.scale <= kMaxScale && s.growth >= 1 && s.growth <= 1024 && s.backoff > 0 &&
+        s.backoff < 1 && s.floor > 0 && s.floor <= s.scale))
+    fail(ErrorCode::invalid_argument, fmt::format("loss scale: got \"{}\", expected scale > 0, "
+                                                  "growth ≥ 1, 0 < backoff < 1, 0 < floor ≤ scale",
+                                                  text));
   return s;
 }
 
@@ -61,7 +71,9 @@ std::string to_string(const LossScale& s) {
   TextFormWriter out(s.kind == Kind::fixed ? "fixed" : "dynamic");
   out.number("scale", s.scale);
   if (s.kind == Kind::dynamic)
-    out.number("growth", s.growth).number("backoff", s.backoff).number("floor", s.floor)
+    out.number("growth", s.growth)
+        .number("backoff", s.backoff)
+        .number("floor", s.floor)
         .number("interval", double(s.interval));
   return out.number("max_skips", double(s.max_skips)).text();
 }

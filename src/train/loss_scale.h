@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// scaled low-precision gradients → safe gradients: multiplies the loss, divides the gradients, finds
-// out whether all are finite, and moves the scale. All of it in tensor operators, so that it is part
-// of the step's graph. (trail: scaled low-precision gradients → safe gradients)
+// scaled low-precision gradients → safe gradients: multiplies the loss, divides the gradients,
+// finds out whether all are finite, and moves the scale. All of it in tensor operators, so that it
+// is part of the step's graph. (trail: scaled low-precision gradients → safe gradients)
 #pragma once
 #include <cairn/train.h>
 
@@ -16,8 +16,8 @@ class LossScaler {
   Tensor unscale(std::vector<Tensor>& gradients) const;
   // After a step: lowers the scale when it was not finite, raises it after enough good ones.
   void update(const Tensor& finite) const;
-  double value() const;                     // now
-  std::vector<Variable> state() const;      // "loss_scale/scale", "loss_scale/good_steps"
+  double value() const;                 // now
+  std::vector<Variable> state() const;  // "loss_scale/scale", "loss_scale/good_steps"
 
  private:
   LossScale config_;

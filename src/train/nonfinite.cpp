@@ -36,11 +36,13 @@ std::vector<Tensor> NonfiniteFinder::apply(const OpCall& call) {
   for (size_t k = 0; k < out.size() && finding_.empty(); ++k) {
     const int64_t at = first_nonfinite(out[k]);
     if (at < 0) continue;
-    finding_ = fmt::format("{} gave {} in the {} pass", call.op.name, out[k].to_doubles()[size_t(at)], phase_);
+    finding_ = fmt::format("{} gave {} in the {} pass", call.op.name,
+                           out[k].to_doubles()[size_t(at)], phase_);
     if (call.site.file) finding_ += " at " + to_string(call.site);
     if (!module_path().empty()) finding_ += fmt::format(" (module {})", module_path());
-    if (out[k].rank() > 1) finding_ += fmt::format(", row {} of {}", at / (out[k].numel() / out[k].shape()[0]),
-                                                   to_string(out[k].type()));
+    if (out[k].rank() > 1)
+      finding_ += fmt::format(", row {} of {}", at / (out[k].numel() / out[k].shape()[0]),
+                              to_string(out[k].type()));
   }
   return out;
 }
@@ -50,14 +52,16 @@ Tensor NonfiniteFinder::read(const Variable& variable) {
   const Tensor x = next_.read(variable);
   if (finding_.empty())
     if (const int64_t at = first_nonfinite(x); at >= 0)
-      finding_ = fmt::format("parameter {} holds {} at element {}", variable.name(), x.to_doubles()[size_t(at)], at);
+      finding_ = fmt::format("parameter {} holds {} at element {}", variable.name(),
+                             x.to_doubles()[size_t(at)], at);
   return x;
 }
 
 void NonfiniteFinder::look_at_input(const std::string& name, const Tensor& x) {
   if (!finding_.empty()) return;
   if (const int64_t at = first_nonfinite(x); at >= 0)
-    finding_ = fmt::format("the input {} holds {} in picture {} of the batch", name, x.to_doubles()[size_t(at)],
+    finding_ = fmt::format("the input {} holds {} in picture {} of the batch", name,
+                           x.to_doubles()[size_t(at)],
                            x.rank() == 0 ? 0 : at / (x.numel() / x.shape()[0]));
 }
 

@@ -19,7 +19,8 @@ class NonfiniteFinder : public Interpreter {
 
   void look_at_input(const std::string& name, const Tensor& x);
   void phase(std::string now) { phase_ = std::move(now); }  // "forward", "backward"
-  // "log gave -inf in the forward pass at net.cpp:31 (module head), record 3 of the batch"; or empty.
+  // "log gave -inf in the forward pass at net.cpp:31 (module head), record 3 of the batch"; or
+  // empty.
   const std::string& finding() const { return finding_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradients → new parameters: the update rules, as written in PyTorch's documentation of torch.optim
-// (SGD, Adam, AdamW, RMSprop). (trail: gradients → new parameters)
+// gradients → new parameters: the update rules, as written in PyTorch's documentation of
+// torch.optim (SGD, Adam, AdamW, RMSprop). (trail: gradients → new parameters)
 #include <cairn/optim.h>
 #include <fmt/format.h>
 
@@ -34,10 +34,12 @@ Config resolved(std::string method, Options o) {
   settle(o.centered, "centered", rms, false);
   settle(o.epsilon, "epsilon", !sgd, 1e-8);
   settle(o.weight_decay, "weight_decay", true, method == "adamw" ? 1e-2 : 0.0);
-  const auto within = [&](const std::optional<double>& v, const char* key, double low, double below) {
+  const auto within = [&](const std::optional<double>& v, const char* key, double low,
+                          double below) {
     if (v && !(*v >= low && *v < below))
       fail(ErrorCode::invalid_argument,
-           fmt::format("optimizer: {}: got {} = {}, expected {} ≤ {} < {}", method, key, *v, low, key, below));
+           fmt::format("optimizer: {}: got {} = {}, expected {} ≤ {} < {}", method, key, *v, low,
+                       key, below));
   };
   within(o.lr, "lr", 0, 1e6);
   within(o.momentum, "momentum", 0, 1);
@@ -49,16 +51,20 @@ Config resolved(std::string method, Options o) {
   within(o.clip_value, "clip_value", 0, 1e30);
   within(o.clip_norm, "clip_norm", 0, 1e30);
   if (o.nesterov.value_or(false) && (*o.momentum <= 0 || *o.dampening != 0))
-    fail(ErrorCode::invalid_argument, "optimizer: nesterov needs momentum above 0 and no dampening");
+    fail(ErrorCode::invalid_argument,
+         "optimizer: nesterov needs momentum above 0 and no dampening");
   return {std::move(method), std::move(o)};
 }
 
 bool below(const std::string& name, const std::string& prefix) {
-  return name.starts_with(prefix) && (name.size() == prefix.size() || prefix.empty() || name[prefix.size()] == '.');
+  return name.starts_with(prefix) &&
+         (name.size() == prefix.size() || prefix.empty() || name[prefix.size()] == '.');
 }
 
 // A 0-d f64 value in the dtype of the parameters it meets.
-Tensor as(const Tensor& scalar, DType dtype) { return scalar.dtype() == dtype ? scalar : cast(scalar, dtype); }
+Tensor as(const Tensor& scalar, DType dtype) {
+  return scalar.dtype() == dtype ? scalar : cast(scalar, dtype);
+}
 
 }  // namespace
 
@@ -146,7 +152,8 @@ Optimizer::Optimizer(const Config& config, const std::vector<Variable>& paramete
         break;
       }
     const auto state = [&](const char* kind) {
-      state_.emplace_back(fmt::format("optimizer/{}/{}", kind, p.name()), Tensor::full(p.type(), 0), false);
+      state_.emplace_back(fmt::format("optimizer/{}/{}", kind, p.name()), Tensor::full(p.type(), 0),
+                          false);
       return state_.back();
     };
     if (is_adam(config_.method)) {
@@ -163,10 +170,12 @@ Optimizer::Optimizer(const Config& config, const std::vector<Variable>& paramete
   for (const Group& g : o.groups)
     if (std::none_of(parameters_.begin(), parameters_.end(),
                      [&](const Variable& p) { return below(p.name(), g.prefix); }))
-      fail(ErrorCode::not_found, fmt::format("optimizer: no trained parameter is in the group \"{}\"", g.prefix));
+      fail(ErrorCode::not_found,
+           fmt::format("optimizer: no trained parameter is in the group \"{}\"", g.prefix));
 }
 
-Tensor Optimizer::update(std::vector<Tensor> gradients, const Tensor& lr, const Tensor& step, const Tensor& apply) {
+Tensor Optimizer::update(std::vector<Tensor> gradients, const Tensor& lr, const Tensor& step,
+                         const Tensor& apply) {
   CAIRN_CHECK(gradients.size() == slots_.size(), "optimizer: one gradient a parameter");
   const Options& o = config_.options;
   if (o.clip_value > 0)
@@ -198,8 +207,10 @@ Tensor Optimizer::update(std::vector<Tensor> gradients, const Tensor& lr, const 
     const Tensor rate = as(rate64, dtype);
     Tensor g = gradients[i], next = p;
     if (s.weight_decay > 0) {
-      if (config_.method == "adamw") next = p * as(1 - rate64 * s.weight_decay, dtype);
-      else g = g + p * s.weight_decay;
+      if (config_.method == "adamw")
+        next = p * as(1 - rate64 * s.weight_decay, dtype);
+      else
+        g = g + p * s.weight_decay;
     }
     if (config_.method == "sgd") {
       // b ← μ b + (1 − dampening) g, at the first step b ← g; p ← p − lr b, or p − lr (g + μ b).
@@ -212,15 +223,18 @@ Tensor Optimizer::update(std::vector<Tensor> gradients, const Tensor& lr, const 
       }
       next = next - rate * g;
     } else if (adam) {
-      // m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;  p ← p − lr/(1 − β₁ᵗ) · m / (√v / √(1 − β₂ᵗ) + ε).
+      // m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;  p ← p − lr/(1 − β₁ᵗ) · m / (√v / √(1 −
+      // β₂ᵗ) + ε).
       const Tensor m0 = s.first.read(), v0 = s.second.read();
       const Tensor m = m0 + (g - m0) * (1 - *o.beta1);
       const Tensor v = v0 * *o.beta2 + square(g) * (1 - *o.beta2);
       assign(s.first, m, m0);
       assign(s.second, v, v0);
-      next = next - as(rate64 / correction1, dtype) * (m / (sqrt(v) / as(root2, dtype) + *o.epsilon));
+      next =
+          next - as(rate64 / correction1, dtype) * (m / (sqrt(v) / as(root2, dtype) + *o.epsilon));
     } else {
-      // v ← α v + (1 − α) g²;  a = √v + ε, centred: √(v − ḡ²) + ε;  p ← p − lr g/a, with momentum through b.
+      // v ← α v + (1 − α) g²;  a = √v + ε, centred: √(v − ḡ²) + ε;  p ← p − lr g/a, with momentum
+      // through b.
       const Tensor v0 = s.second.read();
       const Tensor v = v0 * *o.alpha + square(g) * (1 - *o.alpha);
       assign(s.second, v, v0);

@@ -19,20 +19,28 @@ constexpr size_t kMaxValues = 10000;
 
 void flatten(const YAML::Node& node, const std::string& prefix, int depth, Recipe& out) {
   if (depth > kMaxDepth || out.values().size() > kMaxValues)
-    fail(ErrorCode::parse, fmt::format("recipe: it is nested deeper than {} levels or has more than {} values",
-                                       kMaxDepth, kMaxValues));
+    fail(ErrorCode::parse,
+         fmt::format("recipe: it is nested deeper than {} levels or has more than {} values",
+                     kMaxDepth, kMaxValues));
   for (const auto& item : node) {
-    if (!item.first.IsScalar()) fail(ErrorCode::parse, fmt::format("recipe: a key below \"{}\" is not a word", prefix));
-    const std::string key = prefix.empty() ? item.first.Scalar() : prefix + "." + item.first.Scalar();
-    if (item.second.IsMap()) flatten(item.second, key, depth + 1, out);
-    else if (item.second.IsScalar()) out.set(key, std::string_view(item.second.Scalar()));
-    else if (item.second.IsNull()) out.set(key, std::string_view(""));
-    else fail(ErrorCode::parse, fmt::format("recipe: {}: got a list, expected a value", key));
+    if (!item.first.IsScalar())
+      fail(ErrorCode::parse, fmt::format("recipe: a key below \"{}\" is not a word", prefix));
+    const std::string key =
+        prefix.empty() ? item.first.Scalar() : prefix + "." + item.first.Scalar();
+    if (item.second.IsMap())
+      flatten(item.second, key, depth + 1, out);
+    else if (item.second.IsScalar())
+      out.set(key, std::string_view(item.second.Scalar()));
+    else if (item.second.IsNull())
+      out.set(key, std::string_view(""));
+    else
+      fail(ErrorCode::parse, fmt::format("recipe: {}: got a list, expected a value", key));
   }
 }
 
 // Emits the values whose keys begin with `prefix`; groups appear where their first key stands.
-void emit(YAML::Emitter& out, const std::vector<std::pair<std::string, std::string>>& values, const std::string& prefix) {
+void emit(YAML::Emitter& out, const std::vector<std::pair<std::string, std::string>>& values,
+          const std::string& prefix) {
   out << YAML::BeginMap;
   std::vector<std::string> done;
   for (const auto& [key, value] : values) {
@@ -68,17 +76,25 @@ void Recipe::set(std::string_view key, std::string_view value) {
       return a.size() > b.size() && a.starts_with(b) && a[b.size()] == '.';
     };
     if (inside(k, key) || inside(key, k))
-      fail(ErrorCode::parse, fmt::format("recipe: {} stands beside {}, which would hold it", key, k));
+      fail(ErrorCode::parse,
+           fmt::format("recipe: {} stands beside {}, which would hold it", key, k));
   }
-  if (key.empty() || key.front() == '.' || key.back() == '.' || key.find("..") != std::string_view::npos)
-    fail(ErrorCode::parse, fmt::format("recipe: got the key \"{}\", expected words joined by dots", key));
+  if (key.empty() || key.front() == '.' || key.back() == '.' ||
+      key.find("..") != std::string_view::npos)
+    fail(ErrorCode::parse,
+         fmt::format("recipe: got the key \"{}\", expected words joined by dots", key));
   values_.emplace_back(key, value);
 }
-void Recipe::set(std::string_view key, double value) { set(key, std::string_view(fmt::format("{}", value))); }
-void Recipe::set(std::string_view key, int64_t value) { set(key, std::string_view(fmt::format("{}", value))); }
+void Recipe::set(std::string_view key, double value) {
+  set(key, std::string_view(fmt::format("{}", value)));
+}
+void Recipe::set(std::string_view key, int64_t value) {
+  set(key, std::string_view(fmt::format("{}", value)));
+}
 
 void Recipe::set_list(std::string_view key, const std::vector<std::string>& values) {
-  for (size_t i = 0; i < values.size(); ++i) set(fmt::format("{}.{}", key, i), std::string_view(values[i]));
+  for (size_t i = 0; i < values.size(); ++i)
+    set(fmt::format("{}.{}", key, i), std::string_view(values[i]));
 }
 
 std::vector<std::string> Recipe::list(std::string_view key) const {

@@ -23,7 +23,8 @@ std::string kept_lines(const std::string& text, int64_t step) {
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string line = text.substr(begin, end - begin + 1);
     const Json j = Json::parse(line, nullptr, false);
-    if (j.is_object() && j.contains("step") && j["step"].is_number_integer() && j["step"].get<int64_t>() <= step)
+    if (j.is_object() && j.contains("step") && j["step"].is_number_integer() &&
+        j["step"].get<int64_t>() <= step)
       out += line;
   }
   return out;
@@ -37,10 +38,12 @@ RunDirectory::RunDirectory(std::filesystem::path folder, bool resume) : folder_(
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error)
-    fail(ErrorCode::io, fmt::format("run: cannot make the folder {}: {}", printable(folder_), error.message()));
+    fail(ErrorCode::io,
+         fmt::format("run: cannot make the folder {}: {}", printable(folder_), error.message()));
   for (const char* name : {"recipe.yaml", "last.safetensors"})
     if (!resume && std::filesystem::exists(folder_ / name))
-      fail(ErrorCode::invalid_argument, fmt::format("run: {} holds a run already", printable(folder_)),
+      fail(ErrorCode::invalid_argument,
+           fmt::format("run: {} holds a run already", printable(folder_)),
            "Resume it, or name another folder");
 }
 
@@ -48,26 +51,35 @@ RunDirectory::~RunDirectory() {
   if (log_) std::fclose(log_);
 }
 
-bool RunDirectory::has_checkpoint() const { return std::filesystem::exists(file("last.safetensors")); }
+bool RunDirectory::has_checkpoint() const {
+  return std::filesystem::exists(file("last.safetensors"));
+}
 
 void RunDirectory::start(const Recipe& recipe, std::optional<int64_t> resumed_step) {
   write_file(file("recipe.yaml"), recipe.yaml());
   const auto path = file("log.jsonl");
   std::string kept;
-  if (resumed_step && std::filesystem::exists(path)) kept = kept_lines(read_file(path), *resumed_step);
+  if (resumed_step && std::filesystem::exists(path))
+    kept = kept_lines(read_file(path), *resumed_step);
   write_file(path, kept);
   log_ = std::fopen(path.c_str(), "a");
-  if (!log_) fail(ErrorCode::io, fmt::format("run: cannot write {}: {}", printable(path), std::strerror(errno)));
-  events_ = std::make_unique<EventFile>(folder_, resumed_step ? std::optional(*resumed_step + 1) : std::nullopt);
+  if (!log_)
+    fail(ErrorCode::io,
+         fmt::format("run: cannot write {}: {}", printable(path), std::strerror(errno)));
+  events_ = std::make_unique<EventFile>(
+      folder_, resumed_step ? std::optional(*resumed_step + 1) : std::nullopt);
 }
 
 void RunDirectory::log(const Json& line) {
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (std::fwrite(text.data(), 1, text.size(), log_) != text.size() || std::fflush(log_) != 0)
-    fail(ErrorCode::io, fmt::format("run: cannot write {}: {}", printable(file("log.jsonl")), std::strerror(errno)));
+    fail(ErrorCode::io, fmt::format("run: cannot write {}: {}", printable(file("log.jsonl")),
+                                    std::strerror(errno)));
 }
 
-void RunDirectory::scalar(std::string_view tag, double v, int64_t step) { events_->scalar(tag, v, step); }
+void RunDirectory::scalar(std::string_view tag, double v, int64_t step) {
+  events_->scalar(tag, v, step);
+}
 void RunDirectory::flush() { events_->flush(); }
 
 void RunDirectory::write_data(const std::string& check, const std::string& loading) {
@@ -82,7 +94,11 @@ void RunDirectory::write_history(const std::vector<EpochResult>& history, int64_
   Json epochs = Json::array();
   inspect::TrainingCurves curves;
   for (const EpochResult& e : history) {
-    Json j{{"epoch", e.epoch}, {"step", e.step}, {"lr", e.lr}, {"seconds", e.seconds}, {"train_loss", value(e.train_loss)}};
+    Json j{{"epoch", e.epoch},
+           {"step", e.step},
+           {"lr", e.lr},
+           {"seconds", e.seconds},
+           {"train_loss", value(e.train_loss)}};
     if (e.train_accuracy >= 0) j["train_accuracy"] = e.train_accuracy;
     if (!std::isnan(e.loss)) j["loss"] = value(e.loss);
     if (e.accuracy >= 0) j["accuracy"] = e.accuracy;
@@ -106,11 +122,13 @@ void RunDirectory::write_history(const std::vector<EpochResult>& history, int64_
 
 RunFiles open_run(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "recipe.yaml"))
-    fail(ErrorCode::not_found, fmt::format("run: {} holds no run (there is no recipe.yaml)", printable(folder)));
+    fail(ErrorCode::not_found,
+         fmt::format("run: {} holds no run (there is no recipe.yaml)", printable(folder)));
   RunFiles out{Recipe::read(folder / "recipe.yaml"), folder / "best.safetensors"};
   if (!std::filesystem::exists(out.weights)) out.weights = folder / "last.safetensors";
   if (!std::filesystem::exists(out.weights))
-    fail(ErrorCode::not_found, fmt::format("run: {} holds no weights yet", printable(folder)), "Resume it first");
+    fail(ErrorCode::not_found, fmt::format("run: {} holds no weights yet", printable(folder)),
+         "Resume it first");
   return out;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a run directory beside its checkpoints. Each is whole or absent; the log grows by lines.
+// The files of a run directory beside its checkpoints. Each is whole or absent; the log grows by
+// lines.
 #pragma once
 #include <cairn/train.h>
 
@@ -28,7 +29,8 @@ class RunDirectory {
   void flush();
   void write_data(const std::string& check, const std::string& loading);
   // metrics.json and plots/training.png.
-  void write_history(const std::vector<EpochResult>& history, int64_t best_epoch, const std::string& validation);
+  void write_history(const std::vector<EpochResult>& history, int64_t best_epoch,
+                     const std::string& validation);
 
  private:
   std::filesystem::path folder_;

@@ -16,12 +16,14 @@ using Kind = Schedule::Kind;
 constexpr std::string_view kNames[] = {"constant", "step", "cosine", "one_cycle", "polynomial"};
 
 // From a to b along half a cosine, t in [0, 1].
-double anneal(double a, double b, double t) { return b + (a - b) / 2 * (1 + std::cos(std::numbers::pi * t)); }
+double anneal(double a, double b, double t) {
+  return b + (a - b) / 2 * (1 + std::cos(std::numbers::pi * t));
+}
 
 void check(const Schedule& s) {
   const auto refuse = [&](std::string_view key, double got, std::string_view expected) {
-    fail(ErrorCode::invalid_argument,
-         fmt::format("schedule: {}: got {} = {}, expected {}", kNames[size_t(s.kind)], key, got, expected));
+    fail(ErrorCode::invalid_argument, fmt::format("schedule: {}: got {} = {}, expected {}",
+                                                  kNames[size_t(s.kind)], key, got, expected));
   };
   if (!(s.warmup >= 0)) refuse("warmup", s.warmup, "0 or more epochs");
   if (!(s.every > 0)) refuse("every", s.every, "more than 0 epochs");
@@ -44,10 +46,14 @@ double Schedule::factor(int64_t step, int64_t steps_per_epoch, double epochs) co
   if (at < std::floor(warm)) return (at + 1) / warm;
   const double t = total > warm ? std::clamp((at - warm) / (total - warm), 0.0, 1.0) : 1.0;
   switch (kind) {
-    case Kind::step: return std::pow(gamma, std::floor(at / (every * per_epoch)));
-    case Kind::cosine: return anneal(1, final, t);
-    case Kind::polynomial: return final + (1 - final) * std::pow(1 - t, power);
-    default: return 1;
+    case Kind::step:
+      return std::pow(gamma, std::floor(at / (every * per_epoch)));
+    case Kind::cosine:
+      return anneal(1, final, t);
+    case Kind::polynomial:
+      return final + (1 - final) * std::pow(1 - t, power);
+    default:
+      return 1;
   }
 }
 
@@ -61,7 +67,8 @@ Schedule parse_schedule(std::string_view text) {
   if (s.kind == Kind::cosine || s.kind == Kind::polynomial) form.number("final", s.final);
   if (s.kind == Kind::step) form.number("gamma", s.gamma), form.number("every", s.every);
   if (s.kind == Kind::polynomial) form.number("power", s.power);
-  if (s.kind == Kind::one_cycle) form.number("rise", s.rise), form.number("start", s.start), form.number("end", s.end);
+  if (s.kind == Kind::one_cycle)
+    form.number("rise", s.rise), form.number("start", s.start), form.number("end", s.end);
   form.finish();
   check(s);
   return s;
@@ -74,7 +81,8 @@ std::string to_string(const Schedule& s) {
     if (value != usual) out.number(key, value);
   };
   if (s.kind == Kind::step) out.number("gamma", s.gamma).number("every", s.every);
-  if (s.kind == Kind::one_cycle) out.number("rise", s.rise).number("start", s.start).number("end", s.end);
+  if (s.kind == Kind::one_cycle)
+    out.number("rise", s.rise).number("start", s.start).number("end", s.end);
   if (s.kind == Kind::cosine || s.kind == Kind::polynomial) add("final", s.final, plain.final);
   if (s.kind == Kind::polynomial) add("power", s.power, plain.power);
   if (s.kind != Kind::one_cycle) add("warmup", s.warmup, plain.warmup);

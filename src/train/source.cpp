@@ -36,10 +36,12 @@ class TensorSource : public Source {
  public:
   TensorSource(const Tensor& x, const Tensor& y, int64_t batch, std::vector<std::string> classes)
       : x_(x.dense()), y_(y.dense()), batch_(batch), classes_(std::move(classes)) {
-    if (x.rank() < 1 || y.rank() < 1 || x.shape()[0] != y.shape()[0] || x.shape()[0] < 1 || batch < 1)
-      fail(ErrorCode::invalid_argument, fmt::format("batches: got x {}, y {} in batches of {}, expected as many rows of "
-                                                    "each, one or more",
-                                                    to_string(x.type()), to_string(y.type()), batch));
+    if (x.rank() < 1 || y.rank() < 1 || x.shape()[0] != y.shape()[0] || x.shape()[0] < 1 ||
+        batch < 1)
+      fail(ErrorCode::invalid_argument,
+           fmt::format("batches: got x {}, y {} in batches of {}, expected as many rows of "
+                       "each, one or more",
+                       to_string(x.type()), to_string(y.type()), batch));
   }
 
   std::optional<data::Batch> next() override {
@@ -92,8 +94,10 @@ class TensorSource : public Source {
 }  // namespace
 
 Batches::Batches(data::Loader& loader) : source_(std::make_shared<LoaderSource>(loader)) {}
-Batches::Batches(data::Loader&& loader) : source_(std::make_shared<LoaderSource>(std::move(loader))) {}
-Batches Batches::of(const Tensor& x, const Tensor& y, int64_t batch_size, std::vector<std::string> classes) {
+Batches::Batches(data::Loader&& loader)
+    : source_(std::make_shared<LoaderSource>(std::move(loader))) {}
+Batches Batches::of(const Tensor& x, const Tensor& y, int64_t batch_size,
+                    std::vector<std::string> classes) {
   return Batches(std::make_shared<TensorSource>(x, y, batch_size, std::move(classes)));
 }
 

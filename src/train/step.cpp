@@ -33,11 +33,17 @@ struct Step::Impl {
   Compiled* last = nullptr;
 
   Impl(nn::Module& n, loss::Loss l, const optim::Config& config, const StepOptions& o)
-      : net(n), loss(std::move(l)), options(o), optimizer(config, n.parameters()), scaler(o.loss_scale) {
+      : net(n),
+        loss(std::move(l)),
+        options(o),
+        optimizer(config, n.parameters()),
+        scaler(o.loss_scale) {
     if (optimizer.parameters().empty())
-      fail(ErrorCode::invalid_argument, "train: the model has no parameter to train", "All of them are frozen");
+      fail(ErrorCode::invalid_argument, "train: the model has no parameter to train",
+           "All of them are frozen");
     if (!(o.ema >= 0 && o.ema < 1))
-      fail(ErrorCode::invalid_argument, fmt::format("train: got ema = {}, expected 0 ≤ ema < 1", o.ema));
+      fail(ErrorCode::invalid_argument,
+           fmt::format("train: got ema = {}, expected 0 ≤ ema < 1", o.ema));
     dtype = optimizer.parameters()[0].type().dtype;
     if (o.ema > 0)
       for (const Variable& v : net.variables())
@@ -48,8 +54,10 @@ struct Step::Impl {
     if (o.accumulates)
       for (const Variable& p : optimizer.parameters())
         accumulated.emplace_back("accumulated/" + p.name(), Tensor::full(p.type(), 0), false);
-    update = std::make_unique<Compiled>([this](const auto& in) { return body(in, true); }, o.compile);
-    accumulate = std::make_unique<Compiled>([this](const auto& in) { return body(in, false); }, o.compile);
+    update =
+        std::make_unique<Compiled>([this](const auto& in) { return body(in, true); }, o.compile);
+    accumulate =
+        std::make_unique<Compiled>([this](const auto& in) { return body(in, false); }, o.compile);
   }
 
   struct Backward {
@@ -59,13 +67,16 @@ struct Step::Impl {
   };
 
   // `between` runs when the loss is known, before the backward pass.
-  Backward forward_backward(const Tensor& x, const Tensor& y, const std::function<void(const Backward&)>& between) {
+  Backward forward_backward(const Tensor& x, const Tensor& y,
+                            const std::function<void(const Backward&)>& between) {
     Backward out;
     Tape tape;
     out.output = net(is_float(x.dtype()) ? as(x, dtype) : x);
-    const Tensor value = loss(out.output, !loss.classifies && is_float(y.dtype()) ? as(y, dtype) : y);
+    const Tensor value =
+        loss(out.output, !loss.classifies && is_float(y.dtype()) ? as(y, dtype) : y);
     if (value.numel() != 1)
-      fail(ErrorCode::shape_mismatch, "train: the loss is " + to_string(value.type()) + ", expected one element");
+      fail(ErrorCode::shape_mismatch,
+           "train: the loss is " + to_string(value.type()) + ", expected one element");
     out.loss = as(reshape(value, {}), DType::f64);
     out.applied = all_finite(value);
     between(out);
@@ -74,8 +85,8 @@ struct Step::Impl {
     return out;
   }
 
-  // The inputs, in order: x, y, then 0-d run-time values. Outputs: loss, applied, output, norm or nothing,
-  // gradients or nothing.
+  // The inputs, in order: x, y, then 0-d run-time values. Outputs: loss, applied, output, norm or
+  // nothing, gradients or nothing.
   enum In { kX, kY, kSeed, kIteration, kRate, kUpdate, kWeight, kTotal };
   std::vector<Tensor> body(const std::vector<Tensor>& in, bool updates) {
     const TrainingScope training(true);
@@ -84,8 +95,8 @@ struct Step::Impl {
     Backward b;
     {
       InterpreterScope scope(deferred);
-      // What depends on the loss alone is settled at once: a compiled step can then update each weight as
-      // soon as its gradient is there, and reuse the gradient's memory.
+      // What depends on the loss alone is settled at once: a compiled step can then update each
+      // weight as soon as its gradient is there, and reuse the gradient's memory.
       b = forward_backward(in[kX], in[kY], [&](const Backward& b) {
         if (!scaler.on()) deferred.commit(b.applied);
       });
@@ -124,11 +135,16 @@ struct Step::Impl {
 
   StepResult run(const Tensor& x, const Tensor& y, double lr, bool updates) {
     if (x.rank() == 0 || y.rank() == 0 || x.shape()[0] != y.shape()[0] || x.shape()[0] == 0)
-      fail(ErrorCode::shape_mismatch, fmt::format("train: got inputs {} and targets {}, expected one target a record",
-                                                  to_string(x.type()), to_string(y.type())));
+      fail(ErrorCode::shape_mismatch,
+           fmt::format("train: got inputs {} and targets {}, expected one target a record",
+                       to_string(x.type()), to_string(y.type())));
     const double weight = double(x.shape()[0]);
-    const std::vector<Tensor> in{x, y, i64(int64_t(options.seed)), i64(counters.iterations),
-                                 Tensor::scalar(lr, DType::f64), i64(counters.updates + 1),
+    const std::vector<Tensor> in{x,
+                                 y,
+                                 i64(int64_t(options.seed)),
+                                 i64(counters.iterations),
+                                 Tensor::scalar(lr, DType::f64),
+                                 i64(counters.updates + 1),
                                  Tensor::scalar(weight, DType::f64),
                                  Tensor::scalar(counters.weight + weight, DType::f64)};
     StepResult result;
@@ -145,7 +161,8 @@ struct Step::Impl {
     result.applied = out[1].item() != 0;
     result.output = out[2];
     size_t next = 3;
-    if (updates && optimizer.config().options.clip_norm > 0) result.gradient_norm = out[next++].item();
+    if (updates && optimizer.config().options.clip_norm > 0)
+      result.gradient_norm = out[next++].item();
     result.gradients.assign(out.begin() + int64_t(next), out.end());
 
     ++counters.iterations;
@@ -162,11 +179,14 @@ struct Step::Impl {
   static Tensor i64(int64_t v) { return Tensor::from<int64_t>({v}, {}); }
 };
 
-Step::Step(nn::Module& net, loss::Loss loss, const optim::Config& optimizer, const StepOptions& options)
+Step::Step(nn::Module& net, loss::Loss loss, const optim::Config& optimizer,
+           const StepOptions& options)
     : impl_(std::make_unique<Impl>(net, std::move(loss), optimizer, options)) {}
 Step::~Step() = default;
 
-StepResult Step::update(const Tensor& x, const Tensor& y, double lr) { return impl_->run(x, y, lr, true); }
+StepResult Step::update(const Tensor& x, const Tensor& y, double lr) {
+  return impl_->run(x, y, lr, true);
+}
 
 StepResult Step::accumulate(const Tensor& x, const Tensor& y) {
   CAIRN_CHECK(impl_->options.accumulates, "accumulate() needs StepOptions::accumulates");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step: against PyTorch 2.15, eager against compiled, accumulation, averages, loss scale.
+// A training step: against PyTorch 2.15, eager against compiled, accumulation, averages, loss
+// scale.
 #include <cairn/train.h>
 #include <gtest/gtest.h>
 
@@ -12,9 +13,11 @@ namespace cairn::train {
 namespace {
 
 // What both sides are filled with: shift + scale · sin(0.7 i + phase).
-Tensor waves(const Shape& shape, double phase, double scale = 1, double shift = 0, DType dtype = DType::f64) {
+Tensor waves(const Shape& shape, double phase, double scale = 1, double shift = 0,
+             DType dtype = DType::f64) {
   std::vector<double> v;
-  for (int64_t i = 0; i < shape.numel(); ++i) v.push_back(shift + scale * std::sin(0.7 * double(i) + phase));
+  for (int64_t i = 0; i < shape.numel(); ++i)
+    v.push_back(shift + scale * std::sin(0.7 * double(i) + phase));
   return cast(Tensor::from(v, shape), dtype).dense();
 }
 double digest(const Tensor& t) {
@@ -43,21 +46,24 @@ struct Net : nn::Module {
   }
 };
 
-const std::map<std::string, double> kFirstGradients{
-    {"conv1.weight", -0.024323405756360283}, {"norm1.weight", 0.0056941411394711289},
-    {"norm1.bias", 0.036047711833753153},    {"conv2.weight", -0.28136850083270371},
-    {"conv2.bias", 0},                       {"norm2.weight", 0.057182905016507461},
-    {"norm2.bias", 0.088143159708591837},    {"head.weight", 0.40344013729101535},
-    {"head.bias", -0.046685256244250822}};
-const double kLosses[] = {1.2241190988415351, 1.1866757588779913, 1.127088275153912, 1.0665827246742456,
-                          1.0228506189362756};
+const std::map<std::string, double> kFirstGradients{{"conv1.weight", -0.024323405756360283},
+                                                    {"norm1.weight", 0.0056941411394711289},
+                                                    {"norm1.bias", 0.036047711833753153},
+                                                    {"conv2.weight", -0.28136850083270371},
+                                                    {"conv2.bias", 0},
+                                                    {"norm2.weight", 0.057182905016507461},
+                                                    {"norm2.bias", 0.088143159708591837},
+                                                    {"head.weight", 0.40344013729101535},
+                                                    {"head.bias", -0.046685256244250822}};
+const double kLosses[] = {1.2241190988415351, 1.1866757588779913, 1.127088275153912,
+                          1.0665827246742456, 1.0228506189362756};
 const std::map<std::string, double> kAfterFive{
-    {"conv1.weight", 11.052169106090144},         {"norm1.weight", 2.3077057410093089},
-    {"norm1.bias", -1.085415182718066},           {"norm1.running_mean", -0.004712236285537243},
-    {"norm1.running_var", 2.5545770273662756},    {"conv2.weight", -6.1040343772071459},
-    {"conv2.bias", 0.1060191753087727},           {"norm2.weight", 3.5028564702956837},
-    {"norm2.bias", 0.87044913959893289},          {"norm2.running_mean", 0.38251543704308949},
-    {"norm2.running_var", 1.765929094157378},     {"head.weight", -0.19535881238534802},
+    {"conv1.weight", 11.052169106090144},      {"norm1.weight", 2.3077057410093089},
+    {"norm1.bias", -1.085415182718066},        {"norm1.running_mean", -0.004712236285537243},
+    {"norm1.running_var", 2.5545770273662756}, {"conv2.weight", -6.1040343772071459},
+    {"conv2.bias", 0.1060191753087727},        {"norm2.weight", 3.5028564702956837},
+    {"norm2.bias", 0.87044913959893289},       {"norm2.running_mean", 0.38251543704308949},
+    {"norm2.running_var", 1.765929094157378},  {"head.weight", -0.19535881238534802},
     {"head.bias", -0.42924576711678641}};
 const double kEvaluated[] = {0.20581493282217553, -0.16438416346912346, 0.078485089794737783,
                              0.14317900567964456, -0.1747142051849275,  0.22432300325981169,
@@ -67,7 +73,8 @@ void expect_as_pytorch(Mode mode, DType dtype, double tolerance) {
   const nn::InitScope scope({.dtype = dtype});
   Net net;
   const Tensor x = waves({3, 2, 8, 8}, 0.3, 1, 0, dtype), y = Tensor::from<int64_t>({0, 2, 1}, {3});
-  Step step(net, loss::cross_entropy({.smoothing = 0.1}), optim::parse("sgd:lr=0.1,momentum=0.9,weight_decay=0.01"),
+  Step step(net, loss::cross_entropy({.smoothing = 0.1}),
+            optim::parse("sgd:lr=0.1,momentum=0.9,weight_decay=0.01"),
             {.mode = mode, .keep_gradients = true});
   for (int i = 0; i < 5; ++i) {
     const StepResult r = step.update(x, y, 0.1);
@@ -81,8 +88,10 @@ void expect_as_pytorch(Mode mode, DType dtype, double tolerance) {
     }
   }
   for (const Variable& v : net.variables()) {
-    if (is_float(v.type().dtype)) EXPECT_NEAR(digest(v.value()), kAfterFive.at(v.name()), 10 * tolerance) << v.name();
-    else EXPECT_EQ(v.value().item(), 5) << v.name();
+    if (is_float(v.type().dtype))
+      EXPECT_NEAR(digest(v.value()), kAfterFive.at(v.name()), 10 * tolerance) << v.name();
+    else
+      EXPECT_EQ(v.value().item(), 5) << v.name();
   }
   const auto out = net(x).to_doubles();
   for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], kEvaluated[i], 10 * tolerance);
@@ -121,7 +130,8 @@ TEST(Step, CompiledEqualsEagerBitForBitInDoubles) {
   for (Mode mode : {Mode::eager, Mode::graph}) {
     Plain net;
     net.dropping = true;
-    Step step(net, loss::cross_entropy(), optim::adamw({.clip_norm = 0.5}), {.mode = mode, .seed = 3, .ema = 0.9});
+    Step step(net, loss::cross_entropy(), optim::adamw({.clip_norm = 0.5}),
+              {.mode = mode, .seed = 3, .ema = 0.9});
     for (int i = 0; i < 4; ++i) step.update(kX, kY, 0.01);
     auto all = net.variables();
     for (const Variable& v : step.state()) all.push_back(v);
@@ -165,7 +175,8 @@ TEST(Step, AveragesFollowTheWeights) {
 
 TEST(Step, ThatIsNotFiniteChangesNothingAndTellsWhere) {
   struct Logarithm : nn::Module {
-    nn::Linear a{this, "a", 2, 2, {.init = nn::init::constant(1), .bias_init = nn::init::constant(0)}};
+    nn::Linear a{
+        this, "a", 2, 2, {.init = nn::init::constant(1), .bias_init = nn::init::constant(0)}};
     nn::BatchNorm2d norm{this, "norm", 2};
     Tensor forward(const Tensor& x) override {
       const Tensor h = norm(reshape(x, {-1, 2, 1, 1}));
@@ -175,7 +186,8 @@ TEST(Step, ThatIsNotFiniteChangesNothingAndTellsWhere) {
   for (Mode mode : {Mode::eager, Mode::graph}) {
     Logarithm net;
     Step step(net, loss::cross_entropy(), optim::momentum(), {.mode = mode, .ema = 0.9});
-    const Tensor y = Tensor::from<int64_t>({0, 1}, {2}), good = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+    const Tensor y = Tensor::from<int64_t>({0, 1}, {2}),
+                 good = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
     EXPECT_TRUE(step.update(good, y, 0.1).applied);
     EXPECT_EQ(step.find_nonfinite(good, y), "");
     auto all = net.variables();
@@ -212,8 +224,10 @@ TEST(LossScale, LeavesTheUpdateAsItWas) {
   int i = 0;
   for (double scale : {0.0, 1.0, 65536.0}) {
     Plain net;
-    LossScale config{.kind = scale > 0 ? LossScale::Kind::fixed : LossScale::Kind::none, .scale = scale};
-    Step step(net, loss::cross_entropy(), optim::momentum({.clip_norm = 0.1}), {.loss_scale = config});
+    LossScale config{.kind = scale > 0 ? LossScale::Kind::fixed : LossScale::Kind::none,
+                     .scale = scale};
+    Step step(net, loss::cross_entropy(), optim::momentum({.clip_norm = 0.1}),
+              {.loss_scale = config});
     for (int k = 0; k < 3; ++k) EXPECT_GT(step.update(kX, kY, 0.1).gradient_norm, 0.1);
     results[i++] = values(net.variables());
   }
@@ -225,7 +239,8 @@ TEST(LossScale, BacksOffWhenItOverflowsAndGrowsAgain) {
   for (Mode mode : {Mode::eager, Mode::graph}) {
     Plain net;
     Step step(net, loss::cross_entropy(), optim::sgd(),
-              {.mode = mode, .loss_scale = {.kind = LossScale::Kind::dynamic, .scale = 0x1p60, .interval = 3}});
+              {.mode = mode,
+               .loss_scale = {.kind = LossScale::Kind::dynamic, .scale = 0x1p60, .interval = 3}});
     const Tensor huge = kX * 1e25;  // gradients overflow f32 at 2^60, the loss does not
     const auto before = values(net.variables());
     StepResult r = step.update(huge, kY, 1e-30);
@@ -245,12 +260,14 @@ TEST(LossScale, ReadsItsTextForm) {
   EXPECT_EQ(to_string(parse_loss_scale("fixed:scale=128")), "fixed:scale=128,max_skips=50");
   const std::string text = to_string(parse_loss_scale("dynamic:interval=10"));
   EXPECT_EQ(to_string(parse_loss_scale(text)), text);
-  for (const char* bad : {"", "other", "fixed:growth=2", "dynamic:backoff=1", "dynamic:interval=0.5", "fixed:scale=0"})
+  for (const char* bad : {"", "other", "fixed:growth=2", "dynamic:backoff=1",
+                          "dynamic:interval=0.5", "fixed:scale=0"})
     EXPECT_THROW(parse_loss_scale(bad), Error) << bad;
 }
 
 TEST(AllFinite, TellsNanAndInfinityFromLargeNumbers) {
-  const float inf = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
+  const float inf = std::numeric_limits<float>::infinity(),
+              most = std::numeric_limits<float>::max();
   EXPECT_EQ(all_finite(Tensor::from<float>({1, -most, most}, {3})).item(), 1);
   EXPECT_EQ(all_finite(Tensor::from<float>({1, NAN, 2}, {3})).item(), 0);
   EXPECT_EQ(all_finite(Tensor::from<float>({NAN, 1, 2}, {3})).item(), 0);

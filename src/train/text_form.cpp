@@ -30,10 +30,12 @@ TextForm::TextForm(std::string_view what, std::string_view text) : what_(what) {
     const std::string_view item = trimmed(rest.substr(0, comma));
     const auto equals = item.find('=');
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size())
-      fail(ErrorCode::parse, fmt::format("{}: got \"{}\" in \"{}\", expected key=value", what_, item, text));
+      fail(ErrorCode::parse,
+           fmt::format("{}: got \"{}\" in \"{}\", expected key=value", what_, item, text));
     std::string key(trimmed(item.substr(0, equals)));
     for (const auto& [k, v] : values_)
-      if (k == key) fail(ErrorCode::parse, fmt::format("{}: \"{}\" gives {} twice", what_, text, key));
+      if (k == key)
+        fail(ErrorCode::parse, fmt::format("{}: \"{}\" gives {} twice", what_, text, key));
     values_.emplace_back(std::move(key), trimmed(item.substr(equals + 1)));
     if (comma == std::string_view::npos) return;
     rest.remove_prefix(comma + 1);
@@ -42,7 +44,8 @@ TextForm::TextForm(std::string_view what, std::string_view text) : what_(what) {
 
 std::optional<std::string> TextForm::word(std::string_view key) {
   asked_.emplace_back(key);
-  const auto it = std::find_if(values_.begin(), values_.end(), [&](const auto& kv) { return kv.first == key; });
+  const auto it =
+      std::find_if(values_.begin(), values_.end(), [&](const auto& kv) { return kv.first == key; });
   if (it == values_.end()) return std::nullopt;
   std::string value = std::move(it->second);
   values_.erase(it);
@@ -64,16 +67,19 @@ std::optional<bool> TextForm::flag(std::string_view key) {
   if (!text) return std::nullopt;
   if (*text == "true" || *text == "1") return true;
   if (*text == "false" || *text == "0") return false;
-  fail(ErrorCode::parse, fmt::format("{}: {}: got \"{}\", expected true or false", what_, key, *text));
+  fail(ErrorCode::parse,
+       fmt::format("{}: {}: got \"{}\", expected true or false", what_, key, *text));
 }
 
 void TextForm::unknown_name(std::string_view known) const {
-  fail(ErrorCode::not_found, fmt::format("{}: there is no \"{}\"", what_, name_), fmt::format("There are: {}", known));
+  fail(ErrorCode::not_found, fmt::format("{}: there is no \"{}\"", what_, name_),
+       fmt::format("There are: {}", known));
 }
 
 void TextForm::finish() const {
   if (values_.empty()) return;
-  fail(ErrorCode::invalid_argument, fmt::format("{}: {} has no \"{}\"", what_, name_, values_[0].first),
+  fail(ErrorCode::invalid_argument,
+       fmt::format("{}: {} has no \"{}\"", what_, name_, values_[0].first),
        asked_.empty() ? "It takes nothing" : fmt::format("It takes: {}", fmt::join(asked_, ", ")));
 }
 

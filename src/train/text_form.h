@@ -33,7 +33,9 @@ class TextFormWriter {
   explicit TextFormWriter(std::string name) : text_(std::move(name)) {}
   TextFormWriter& word(std::string_view key, std::string_view value);
   TextFormWriter& number(std::string_view key, double value);
-  TextFormWriter& flag(std::string_view key, bool value) { return word(key, value ? "true" : "false"); }
+  TextFormWriter& flag(std::string_view key, bool value) {
+    return word(key, value ? "true" : "false");
+  }
   const std::string& text() const { return text_; }
 
  private:

@@ -23,7 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
 
 // Records whose greatest output is their label.
 int64_t count_right(const Tensor& output, const Tensor& y) {
@@ -74,25 +76,32 @@ struct Trainer::Impl {
 
   void learn_of(Source& data) {
     info.input_shape = data.input_type().shape;
+    info.classifies = loss.classifies;
     if (const auto classes = data.classes(); !classes.empty()) info.classes = classes;
-    if (const std::string t = data.transform(); !t.empty()) info.transform = data::Transform(t).eval().recipe();
+    if (const std::string t = data.transform(); !t.empty())
+      info.transform = data::Transform(t).eval().recipe();
   }
 
   // Loss and output (probabilities, of classifiers) without training.
   std::vector<Tensor> evaluate_batch(const std::vector<Tensor>& in) {
     const TrainingScope evaluation(false);
     const DType dtype = net.parameters().empty() ? DType::f32 : net.parameters()[0].type().dtype;
-    const auto as = [&](const Tensor& t) { return is_float(t.dtype()) && t.dtype() != dtype ? cast(t, dtype) : t; };
+    const auto as = [&](const Tensor& t) {
+      return is_float(t.dtype()) && t.dtype() != dtype ? cast(t, dtype) : t;
+    };
     const Tensor output = net(as(in[0]));
     const Tensor value = loss(output, as(in[1]));
     return {cast(value, DType::f64), loss.classifies ? softmax(output) : output};
   }
 
-  Evaluation evaluate(Batches data, int64_t epoch, int64_t epochs, const std::function<void(const Progress&)>& report,
+  Evaluation evaluate(Batches data, int64_t epoch, int64_t epochs,
+                      const std::function<void(const Progress&)>& report,
                       const std::atomic<bool>* cancel = nullptr) {
     CAIRN_CHECK(data, "evaluate() needs data");
     learn_of(*data.operator->());
-    if (!forward) forward = std::make_unique<Compiled>([this](const auto& in) { return evaluate_batch(in); }, compile);
+    if (!forward)
+      forward = std::make_unique<Compiled>([this](const auto& in) { return evaluate_batch(in); },
+                                           compile);
     const AveragesScope averages(net, step.get());
     const EagerScope eager(compile);
     Evaluation out;
@@ -114,8 +123,12 @@ struct Trainer::Impl {
         for (double score : result[1].to_doubles()) out.scores.push_back(float(score));
       }
       if (report)
-        report({.phase = Progress::Phase::evaluate, .epoch = epoch, .epochs = epochs, .batch = batch->index + 1,
-                .batches = data->batches(), .loss = sum / double(out.count),
+        report({.phase = Progress::Phase::evaluate,
+                .epoch = epoch,
+                .epochs = epochs,
+                .batch = batch->index + 1,
+                .batches = data->batches(),
+                .loss = sum / double(out.count),
                 .pictures_per_second = double(out.count) / seconds_since(start)});
     }
     if (out.count == 0)
@@ -124,7 +137,8 @@ struct Trainer::Impl {
     if (loss.classifies) {
       std::vector<std::string> names = data->classes();
       for (auto i = int64_t(names.size()); i < classes; ++i) names.push_back(fmt::format("{}", i));
-      auto metrics = std::make_shared<Metrics>(classification_metrics(names, out.labels, out.scores));
+      auto metrics =
+          std::make_shared<Metrics>(classification_metrics(names, out.labels, out.scores));
       out.accuracy = metrics->accuracy;
       out.metrics = std::move(metrics);
     }
@@ -145,13 +159,17 @@ struct Fit {
   int64_t smallest_batch = 1;  // 2 where norms have no statistics in one picture
   int64_t classes = 0;         // outputs of a classifier
   bool cancelled = false, stopped = false;
-  std::string validation;      // JSON of the last evaluation
+  std::string validation;  // JSON of the last evaluation
   Clock::time_point started = Clock::now(), epoch_started = started, saved = started;
-  int64_t pictures = 0;        // trained on since `started`
-  bool compiled = false;       // the first step has run
+  int64_t pictures = 0;   // trained on since `started`
+  bool compiled = false;  // the first step has run
 
   Fit(Trainer::Impl& t, Source& d, const FitOptions& o)
-      : trainer(t), data(d), options(o), steps_per_epoch((d.batches() + o.accumulate - 1) / o.accumulate), step(*t.step) {}
+      : trainer(t),
+        data(d),
+        options(o),
+        steps_per_epoch((d.batches() + o.accumulate - 1) / o.accumulate),
+        step(*t.step) {}
 
   // --- before the first step ---
 
@@ -164,7 +182,8 @@ struct Fit {
     trace(
         [&](const std::vector<Tensor>& in) {
           const TrainingScope training(true);
-          const Tensor y = trainer.net(is_float(type.dtype) && type.dtype != dtype ? cast(in[0], dtype) : in[0]);
+          const Tensor y =
+              trainer.net(is_float(type.dtype) && type.dtype != dtype ? cast(in[0], dtype) : in[0]);
           out = y.type();
           return std::vector<Tensor>{y};
         },
@@ -177,13 +196,14 @@ struct Fit {
     if (trainer.loss.classifies) {
       if (out.shape.rank() != 2)
         fail(ErrorCode::shape_mismatch,
-             fmt::format("train: the model gives {} for a batch of 2, expected [2, classes]", to_string(out)));
+             fmt::format("train: the model gives {} for a batch of 2, expected [2, classes]",
+                         to_string(out)));
       classes = out.shape[1];
       const int64_t named = int64_t(data.classes().size());
       if (named > 0 && named != classes)
         fail(ErrorCode::invalid_argument,
-             fmt::format("train: the model tells {} classes apart, the data has {}: {}", classes, named,
-                         fmt::join(data.classes(), ", ")),
+             fmt::format("train: the model tells {} classes apart, the data has {}: {}", classes,
+                         named, fmt::join(data.classes(), ", ")),
              "Make the model with as many classes as the data has");
     }
     try {
@@ -191,9 +211,11 @@ struct Fit {
     } catch (const Error&) {
       smallest_batch = 2;
     }
-    if (smallest_batch == 2 && data.size() % data.batch_size() == 1 && data.batches() * data.batch_size() > data.size())
+    if (smallest_batch == 2 && data.size() % data.batch_size() == 1 &&
+        data.batches() * data.batch_size() > data.size())
       log(LogLevel::warning, "train",
-          fmt::format("The last batch of each epoch has one picture ({} in batches of {}): batch norm cannot train on "
+          fmt::format("The last batch of each epoch has one picture ({} in batches of {}): batch "
+                      "norm cannot train on "
                       "it, so it is left out. Another batch size uses every picture.",
                       data.size(), data.batch_size()));
   }
@@ -221,7 +243,8 @@ struct Fit {
     r.set("train.records", data.size());
     r.set("train.input", std::string_view(to_string(data.input_type())));
     r.set("train.trained", int64_t(step.optimizer().parameters().size()));
-    if (const std::string t = data.transform(); !t.empty()) r.set("train.transform", std::string_view(t));
+    if (const std::string t = data.transform(); !t.empty())
+      r.set("train.transform", std::string_view(t));
     r.set_list("train.classes", data.classes());
     return r;
   }
@@ -232,8 +255,11 @@ struct Fit {
     std::vector<std::string> differences;
     const auto check = [&](const Recipe& a, const Recipe& b, bool swapped) {
       for (const auto& [key, value] : a.values()) {
-        if (!key.starts_with("train.") || std::find(std::begin(kFree), std::end(kFree), key) != std::end(kFree)) continue;
-        if (!b.has(key)) differences.push_back(fmt::format("{}: {} {}", key, swapped ? "new:" : "gone:", value));
+        if (!key.starts_with("train.") ||
+            std::find(std::begin(kFree), std::end(kFree), key) != std::end(kFree))
+          continue;
+        if (!b.has(key))
+          differences.push_back(fmt::format("{}: {} {}", key, swapped ? "new:" : "gone:", value));
         else if (!swapped && b.text(key) != value)
           differences.push_back(fmt::format("{}: was {}, is {}", key, value, b.text(key)));
       }
@@ -242,8 +268,10 @@ struct Fit {
     check(recipe, before, true);
     if (!differences.empty())
       fail(ErrorCode::invalid_argument,
-           fmt::format("resume: the recipe differs from the run's:\n  {}", fmt::join(differences, "\n  ")),
-           "Resume with the recipe that it was started with, or start a new run from its weights alone");
+           fmt::format("resume: the recipe differs from the run's:\n  {}",
+                       fmt::join(differences, "\n  ")),
+           "Resume with the recipe that it was started with, or start a new run from its weights "
+           "alone");
   }
 
   void prepare() {
@@ -262,7 +290,8 @@ struct Fit {
       run->start(recipe, resumed);
       run->write_data(options.data_report, data.report());
     }
-    const bool whole = state.position.batch >= data.batches();  // the end of the epoch is still to come
+    const bool whole =
+        state.position.batch >= data.batches();  // the end of the epoch is still to come
     data.seek(whole ? data::Position{state.position.epoch + 1, 0} : state.position);
   }
 
@@ -276,20 +305,31 @@ struct Fit {
   void report(double lr, double loss) const {
     if (!options.on_progress) return;
     const double speed = double(pictures) / std::max(1e-9, seconds_since(started));
-    const double left = double((options.epochs - state.position.epoch) * data.batches() - state.position.batch) *
-                        double(data.batch_size());
-    options.on_progress({.epoch = state.position.epoch, .epochs = options.epochs, .batch = state.position.batch,
-                         .batches = data.batches(), .step = state.step,
-                         .steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch, .loss = loss,
-                         .accuracy = accuracy(), .lr = lr, .pictures_per_second = speed,
-                         .eta_seconds = pictures > 0 ? left / speed : 0});
+    const double left =
+        double((options.epochs - state.position.epoch) * data.batches() - state.position.batch) *
+        double(data.batch_size());
+    options.on_progress(
+        {.epoch = state.position.epoch,
+         .epochs = options.epochs,
+         .batch = state.position.batch,
+         .batches = data.batches(),
+         .step = state.step,
+         .steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch,
+         .loss = loss,
+         .accuracy = accuracy(),
+         .lr = lr,
+         .pictures_per_second = speed,
+         .eta_seconds = pictures > 0 ? left / speed : 0});
   }
 
   double mean_loss() const {
-    return state.records > 0 ? state.loss_sum / double(state.records) : std::numeric_limits<double>::quiet_NaN();
+    return state.records > 0 ? state.loss_sum / double(state.records)
+                             : std::numeric_limits<double>::quiet_NaN();
   }
   double accuracy() const {
-    return trainer.loss.classifies && state.records > 0 ? double(state.right) / double(state.records) : -1;
+    return trainer.loss.classifies && state.records > 0
+               ? double(state.right) / double(state.records)
+               : -1;
   }
 
   void check_labels(const data::Batch& batch) const {
@@ -298,33 +338,40 @@ struct Fit {
     for (size_t i = 0; i < labels.size(); ++i)
       if (labels[i] < 0 || labels[i] >= double(classes))
         fail(ErrorCode::invalid_argument,
-             fmt::format("train: record {} has the label {}, expected 0 to {}", batch.records[i], labels[i], classes - 1));
+             fmt::format("train: record {} has the label {}, expected 0 to {}", batch.records[i],
+                         labels[i], classes - 1));
   }
 
   bool weights_are_finite() const {
     for (const Variable& p : step.optimizer().parameters())
-      if (const Tensor w = p.value(); !std::isfinite(sum(abs(w)).item()) && !all_finite(w).item()) return false;
+      if (const Tensor w = p.value(); !std::isfinite(sum(abs(w)).item()) && !all_finite(w).item())
+        return false;
     return true;
   }
 
   // Leaves everything as it was before this batch, and says why.
-  [[noreturn]] void stop_nonfinite(const data::Batch& batch, double loss, const std::string& finding,
-                                   const StepCounters& before) {
+  [[noreturn]] void stop_nonfinite(const data::Batch& batch, double loss,
+                                   const std::string& finding, const StepCounters& before) {
     step.set_counters(before);
     state.position.batch = batch.index;
-    std::string hint = "Lower the learning rate, warm up or clip gradients; look at the data if an input is the cause";
+    std::string hint =
+        "Lower the learning rate, warm up or clip gradients; look at the data if an input is the "
+        "cause";
     if (!weights_are_finite()) {
-      hint += ". The gradient of an earlier step has spoilt the weights: find_nonfinite shows where";
+      hint +=
+          ". The gradient of an earlier step has spoilt the weights: find_nonfinite shows where";
       if (run && run->has_checkpoint()) hint += "; the last checkpoint is from before that";
     } else if (run) {
       save();
-      hint += fmt::format(". The weights before this step are in {}", printable(run->file("last.safetensors")));
+      hint += fmt::format(". The weights before this step are in {}",
+                          printable(run->file("last.safetensors")));
     }
     fail(ErrorCode::invalid_argument,
-         fmt::format("train: {} at step {} (epoch {}, batch {}): {}",
-                     std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss), state.step + 1,
-                     batch.epoch + 1, batch.index + 1,
-                     finding.empty() ? "every value is finite when the operators run one by one" : finding),
+         fmt::format(
+             "train: {} at step {} (epoch {}, batch {}): {}",
+             std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss),
+             state.step + 1, batch.epoch + 1, batch.index + 1,
+             finding.empty() ? "every value is finite when the operators run one by one" : finding),
          hint);
   }
 
@@ -341,22 +388,27 @@ struct Fit {
     const double lr = rate();
     const StepCounters before = step.counters();
     if (options.find_nonfinite)
-      if (const std::string finding = step.find_nonfinite(batch.x, batch.y, before.iterations); !finding.empty())
+      if (const std::string finding = step.find_nonfinite(batch.x, batch.y, before.iterations);
+          !finding.empty())
         stop_nonfinite(batch, std::numeric_limits<double>::quiet_NaN(), finding, before);
-    const StepResult result = updates ? step.update(batch.x, batch.y, lr) : step.accumulate(batch.x, batch.y);
+    const StepResult result =
+        updates ? step.update(batch.x, batch.y, lr) : step.accumulate(batch.x, batch.y);
     if (!result.applied) {
       const LossScale& scale = options.loss_scale;
       if (scale.kind == LossScale::Kind::none || step.counters().skipped_in_a_row > scale.max_skips)
         stop_nonfinite(batch, result.loss, step.find_nonfinite(batch.x, batch.y), before);
       log(LogLevel::info, "train",
-          fmt::format("step {}: a value overflowed at loss scale {}; the step is left out", state.step + 1, result.loss_scale));
+          fmt::format("step {}: a value overflowed at loss scale {}; the step is left out",
+                      state.step + 1, result.loss_scale));
     } else {
       state.loss_sum += result.loss * double(n);
       state.records += n;
       if (trainer.loss.classifies) state.right += count_right(result.output, batch.y);
     }
-    if (compiled) pictures += n;
-    else compiled = true, started = Clock::now();  // the time of the first step is that of compiling
+    if (compiled)
+      pictures += n;
+    else
+      compiled = true, started = Clock::now();  // the time of the first step is that of compiling
     if (updates) {
       state.waiting = 0;
       ++state.step;
@@ -368,23 +420,30 @@ struct Fit {
   }
 
   void log_step(const StepResult& result, double lr) {
-    Json line{{"step", state.step}, {"epoch", state.position.epoch}, {"loss", result.loss}, {"lr", lr}};
+    Json line{
+        {"step", state.step}, {"epoch", state.position.epoch}, {"loss", result.loss}, {"lr", lr}};
     if (!std::isnan(result.gradient_norm)) line["gradient_norm"] = result.gradient_norm;
     if (options.loss_scale.kind != LossScale::Kind::none) line["loss_scale"] = result.loss_scale;
-    if (pictures > 0) line["pictures_per_second"] = double(pictures) / std::max(1e-9, seconds_since(started));
+    if (pictures > 0)
+      line["pictures_per_second"] = double(pictures) / std::max(1e-9, seconds_since(started));
     run->log(line);
     run->scalar("loss/train", result.loss, state.step);
     run->scalar("lr", lr, state.step);
-    if (!std::isnan(result.gradient_norm)) run->scalar("gradient_norm", result.gradient_norm, state.step);
+    if (!std::isnan(result.gradient_norm))
+      run->scalar("gradient_norm", result.gradient_norm, state.step);
   }
 
   void end_epoch() {
-    EpochResult e{.epoch = state.position.epoch, .step = state.step, .train_loss = mean_loss(),
-                  .train_accuracy = accuracy(), .loss = std::numeric_limits<double>::quiet_NaN(), .lr = rate()};
+    EpochResult e{.epoch = state.position.epoch,
+                  .step = state.step,
+                  .train_loss = mean_loss(),
+                  .train_accuracy = accuracy(),
+                  .loss = std::numeric_limits<double>::quiet_NaN(),
+                  .lr = rate()};
     if (options.validation) {
       const auto began = Clock::now();
-      const Evaluation v =
-          trainer.evaluate(options.validation, e.epoch, options.epochs, options.on_progress, options.cancel);
+      const Evaluation v = trainer.evaluate(options.validation, e.epoch, options.epochs,
+                                            options.on_progress, options.cancel);
       started += Clock::now() - began;
       e.loss = v.loss;
       if (v.metrics) e.accuracy = v.accuracy;
@@ -393,25 +452,32 @@ struct Fit {
     e.seconds = seconds_since(epoch_started);
     // Higher is better: accuracy, or the loss negated; of validation where there is one.
     double score = -e.train_loss;
-    if (e.accuracy >= 0) score = e.accuracy;
-    else if (!std::isnan(e.loss)) score = -e.loss;
+    if (e.accuracy >= 0)
+      score = e.accuracy;
+    else if (!std::isnan(e.loss))
+      score = -e.loss;
     const bool best = state.best_epoch < 0 || score > state.best;
     if (best) state.best = score, state.best_epoch = int64_t(state.history.size());
     state.history.push_back(e);
     state.position = {state.position.epoch + 1, 0};
     state.loss_sum = 0, state.records = 0, state.right = 0;
-    if (options.patience > 0 && int64_t(state.history.size()) - 1 - state.best_epoch >= options.patience) stopped = true;
+    if (options.patience > 0 &&
+        int64_t(state.history.size()) - 1 - state.best_epoch >= options.patience)
+      stopped = true;
     if (!run) return;
     if (best) {
       const AveragesScope averages(trainer.net, &step);
       save_best(run->file("best.safetensors"), trainer.net, e);
     }
     save();
-    Json line{{"step", e.step}, {"epoch", e.epoch}, {"train_loss", e.train_loss}, {"seconds", e.seconds}};
+    Json line{
+        {"step", e.step}, {"epoch", e.epoch}, {"train_loss", e.train_loss}, {"seconds", e.seconds}};
     if (e.train_accuracy >= 0) line["train_accuracy"] = e.train_accuracy;
-    if (!std::isnan(e.loss)) line["validation_loss"] = e.loss, run->scalar("loss/validation", e.loss, e.step);
+    if (!std::isnan(e.loss))
+      line["validation_loss"] = e.loss, run->scalar("loss/validation", e.loss, e.step);
     if (e.accuracy >= 0)
-      line["validation_accuracy"] = e.accuracy, run->scalar("accuracy/validation", e.accuracy, e.step);
+      line["validation_accuracy"] = e.accuracy,
+      run->scalar("accuracy/validation", e.accuracy, e.step);
     if (e.train_accuracy >= 0) run->scalar("accuracy/train", e.train_accuracy, e.step);
     run->log(line);
     run->flush();
@@ -421,8 +487,10 @@ struct Fit {
   void save() {
     if (!run) return;
     if (!weights_are_finite())
-      fail(ErrorCode::invalid_argument, fmt::format("train: weights are not finite after step {}", state.step),
-           "A gradient overflowed: lower the learning rate, warm up or clip gradients; find_nonfinite shows where");
+      fail(ErrorCode::invalid_argument,
+           fmt::format("train: weights are not finite after step {}", state.step),
+           "A gradient overflowed: lower the learning rate, warm up or clip gradients; "
+           "find_nonfinite shows where");
     state.counters = step.counters();
     save_checkpoint(run->file("last.safetensors"), trainer.net, step, state, recipe);
     saved = Clock::now();
@@ -446,9 +514,12 @@ struct Fit {
         bool whole = state.position.batch >= data.batches();  // resumed at its end
         while (!whole) {
           const auto batch = data.next();
-          if (batch) train_on(*batch);
-          else whole = true;
-          if (state.position.batch >= data.batches()) continue;  // no stop or save between here and the end
+          if (batch)
+            train_on(*batch);
+          else
+            whole = true;
+          if (state.position.batch >= data.batches())
+            continue;  // no stop or save between here and the end
           if (!whole && done()) return save();
           if (!whole && run && due()) save();
         }
@@ -464,7 +535,12 @@ struct Fit {
   }
 
   FitResult result() const {
-    return {cancelled, state.step, state.history, state.best_epoch, step.counters().skipped, state.skipped_batches};
+    return {cancelled,
+            state.step,
+            state.history,
+            state.best_epoch,
+            step.counters().skipped,
+            state.skipped_batches};
   }
 };
 
@@ -476,18 +552,22 @@ std::string FitResult::report() const {
     if (e.accuracy >= 0) out += fmt::format(" (accuracy {:.4f})", e.accuracy);
   }
   if (skipped_steps > 0) out += fmt::format(", {} steps left out by the loss scale", skipped_steps);
-  if (skipped_batches > 0) out += fmt::format(", {} batches too small to train on", skipped_batches);
+  if (skipped_batches > 0)
+    out += fmt::format(", {} batches too small to train on", skipped_batches);
   return out;
 }
 
 Trainer::Trainer(nn::Module& net, loss::Loss loss, const optim::Config& optimizer)
-    : impl_(std::make_unique<Impl>(Impl{net, std::move(loss), optimizer, nullptr, Mode::graph, {}, nullptr, {}})) {}
+    : impl_(std::make_unique<Impl>(
+          Impl{net, std::move(loss), optimizer, nullptr, Mode::graph, {}, nullptr, {}})) {}
 Trainer::~Trainer() = default;
 
 FitResult Trainer::fit(Batches data, const FitOptions& o) {
   if (!data) fail(ErrorCode::invalid_argument, "train: there is no data");
   const auto expect = [](bool good, std::string_view what, auto got, std::string_view expected) {
-    if (!good) fail(ErrorCode::invalid_argument, fmt::format("train: {}: got {}, expected {}", what, got, expected));
+    if (!good)
+      fail(ErrorCode::invalid_argument,
+           fmt::format("train: {}: got {}, expected {}", what, got, expected));
   };
   expect(o.epochs >= 1, "epochs", o.epochs, "1 or more");
   expect(o.steps >= 0, "steps", o.steps, "0 or more");
@@ -501,21 +581,31 @@ FitResult Trainer::fit(Batches data, const FitOptions& o) {
   t.forward.reset();
   t.learn_of(*data.operator->());
   t.step = std::make_unique<Step>(t.net, t.loss, t.optimizer,
-                                  StepOptions{.mode = o.mode, .compile = t.compile, .seed = o.seed,
-                                              .accumulates = o.accumulate > 1, .ema = o.ema, .loss_scale = o.loss_scale});
+                                  StepOptions{.mode = o.mode,
+                                              .compile = t.compile,
+                                              .seed = o.seed,
+                                              .accumulates = o.accumulate > 1,
+                                              .ema = o.ema,
+                                              .loss_scale = o.loss_scale});
   Fit fit(t, *data.operator->(), o);
   fit.prepare();
   fit.loop();
   return fit.result();
 }
 
-Evaluation Trainer::evaluate(Batches data, const std::function<void(const Progress&)>& on_progress) {
+Evaluation Trainer::evaluate(Batches data,
+                             const std::function<void(const Progress&)>& on_progress) {
   return impl_->evaluate(std::move(data), 0, 1, on_progress);
 }
 
 nn::Module& Trainer::net() const { return impl_->net; }
 ModelInfo Trainer::info() const { return impl_->info; }
 PlanStats Trainer::stats() const { return impl_->step ? impl_->step->stats() : PlanStats{}; }
+
+void Trainer::with_averages(const std::function<void()>& body) {
+  const AveragesScope averages(impl_->net, impl_->step.get());
+  body();
+}
 
 void Trainer::use_averages() {
   if (!impl_->step) return;

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "data/make.h"
 #include "train/metrics.h"
 
 namespace cairn::train {
@@ -44,9 +45,7 @@ struct Net : nn::Module {
   nn::BatchNorm2d norm{this, "norm", 8};
   nn::Dropout drop{this, "drop", 0.1};
   nn::Linear head{this, "head", 8, 2};
-  Tensor forward(const Tensor& x) override {
-    return head(drop(max(relu(norm(conv(x))), {2, 3})));
-  }
+  Tensor forward(const Tensor& x) override { return head(drop(max(relu(norm(conv(x))), {2, 3}))); }
 };
 
 class TrainerTest : public testing::Test {
@@ -59,7 +58,9 @@ class TrainerTest : public testing::Test {
   ~TrainerTest() override { fs::remove_all(folder); }
   fs::path folder;
   const Pictures train_set = draw_pictures(45, 1), test_set = draw_pictures(30, 2);
-  Batches batches(int64_t size = 8) const { return Batches::of(train_set.x, train_set.y, size, kClasses); }
+  Batches batches(int64_t size = 8) const {
+    return Batches::of(train_set.x, train_set.y, size, kClasses);
+  }
   Batches test_batches() const { return Batches::of(test_set.x, test_set.y, 10, kClasses); }
 };
 
@@ -84,7 +85,8 @@ TEST_F(TrainerTest, LearnsToTellPicturesApart) {
   for (Mode mode : {Mode::eager, Mode::graph}) {
     Net net;
     Trainer trainer(net, loss::cross_entropy(), optim::momentum({.lr = 0.1}));
-    const FitResult result = trainer.fit(batches(), {.epochs = 12, .mode = mode, .validation = test_batches()});
+    const FitResult result =
+        trainer.fit(batches(), {.epochs = 12, .mode = mode, .validation = test_batches()});
     EXPECT_EQ(result.steps, 12 * 6);
     EXPECT_LT(result.epochs.back().train_loss, 0.5 * result.epochs.front().train_loss);
     const Evaluation e = trainer.evaluate(test_batches());
@@ -97,15 +99,17 @@ TEST_F(TrainerTest, LearnsToTellPicturesApart) {
 
 // A run in pieces: `stops` holds the steps at which it stops, to be resumed.
 enum class Stop { by_steps, by_cancel, by_crash };
-void run_in_pieces(const fs::path& out, Batches train, Batches test, FitOptions options, std::vector<int64_t> stops,
-                   Stop how, nn::Module* (*make)(), std::unique_ptr<nn::Module>& net) {
+void run_in_pieces(const fs::path& out, Batches train, Batches test, FitOptions options,
+                   std::vector<int64_t> stops, Stop how, nn::Module* (*make)(),
+                   std::unique_ptr<nn::Module>& net) {
   options.out = out;
   options.validation = test;
   stops.push_back(0);
   bool first = true;
   for (int64_t stop : stops) {
     net.reset(make());
-    Trainer trainer(*net, loss::cross_entropy({.smoothing = 0.1}), optim::adamw({.lr = 0.01, .clip_norm = 1}));
+    Trainer trainer(*net, loss::cross_entropy({.smoothing = 0.1}),
+                    optim::adamw({.lr = 0.01, .clip_norm = 1}));
     FitOptions o = options;
     o.resume = !first;
     first = false;
@@ -118,8 +122,10 @@ void run_in_pieces(const fs::path& out, Batches train, Batches test, FitOptions 
         cancel = true;
       };
     o.cancel = &cancel;
-    if (stop > 0 && how == Stop::by_crash) EXPECT_THROW(trainer.fit(train, o), std::runtime_error);
-    else EXPECT_EQ(trainer.fit(train, o).cancelled, stop > 0 && how == Stop::by_cancel);
+    if (stop > 0 && how == Stop::by_crash)
+      EXPECT_THROW(trainer.fit(train, o), std::runtime_error);
+    else
+      EXPECT_EQ(trainer.fit(train, o).cancelled, stop > 0 && how == Stop::by_cancel);
   }
 }
 
@@ -127,9 +133,14 @@ TEST_F(TrainerTest, ResumesBitForBitFromAnywhere) {
   const auto make = []() -> nn::Module* { return new Net; };
   for (Mode mode : {Mode::eager, Mode::graph})
     for (int64_t accumulate : {1, 4}) {
-      FitOptions options{.epochs = 4, .mode = mode, .seed = 5, .schedule = optim::parse_schedule("cosine:warmup=1"),
-                         .accumulate = accumulate, .ema = 0.95,
-                         .loss_scale = {.kind = LossScale::Kind::dynamic, .interval = 3}, .log_every = 1};
+      FitOptions options{.epochs = 4,
+                         .mode = mode,
+                         .seed = 5,
+                         .schedule = optim::parse_schedule("cosine:warmup=1"),
+                         .accumulate = accumulate,
+                         .ema = 0.95,
+                         .loss_scale = {.kind = LossScale::Kind::dynamic, .interval = 3},
+                         .log_every = 1};
       std::unique_ptr<nn::Module> straight, pieces;
       const fs::path a = folder / fmt::format("straight{}{}", int(mode), accumulate);
       run_in_pieces(a, batches(), test_batches(), options, {}, Stop::by_steps, make, straight);
@@ -138,7 +149,8 @@ TEST_F(TrainerTest, ResumesBitForBitFromAnywhere) {
       for (Stop how : {Stop::by_steps, Stop::by_cancel, Stop::by_crash}) {
         options.save_every = how == Stop::by_crash ? 2 : 0;
         const fs::path b = folder / fmt::format("pieces{}{}{}", int(mode), accumulate, i++);
-        const std::vector<int64_t> stops = accumulate == 1 ? std::vector<int64_t>{3, 6, 7, 17} : std::vector<int64_t>{1, 2, 5};
+        const std::vector<int64_t> stops =
+            accumulate == 1 ? std::vector<int64_t>{3, 6, 7, 17} : std::vector<int64_t>{1, 2, 5};
         run_in_pieces(b, batches(), test_batches(), options, stops, how, make, pieces);
         EXPECT_EQ(values(*pieces), expected) << "mode " << int(mode) << ", stop " << int(how);
         for (const char* name : {"last.safetensors", "best.safetensors"})
@@ -153,7 +165,8 @@ TEST_F(TrainerTest, ResumesBitForBitFromAnywhere) {
           previous = j["step"];
         }
         EXPECT_EQ(previous, accumulate == 1 ? 24 : 8);
-        const auto ma = nlohmann::json::parse(read_file(a / "metrics.json")), mb = nlohmann::json::parse(read_file(b / "metrics.json"));
+        const auto ma = nlohmann::json::parse(read_file(a / "metrics.json")),
+                   mb = nlohmann::json::parse(read_file(b / "metrics.json"));
         ASSERT_EQ(ma["epochs"].size(), mb["epochs"].size());
         for (size_t e = 0; e < ma["epochs"].size(); ++e)
           for (const char* key : {"step", "train_loss", "train_accuracy", "loss", "accuracy", "lr"})
@@ -169,8 +182,10 @@ TEST_F(TrainerTest, IsTheSameRunTwice) {
     Net net;
     Trainer trainer(net, loss::cross_entropy(), optim::momentum());
     trainer.fit(batches(), {.epochs = 2, .seed = 9});
-    if (i == 0) first = values(net);
-    else EXPECT_EQ(values(net), first);
+    if (i == 0)
+      first = values(net);
+    else
+      EXPECT_EQ(values(net), first);
   }
 }
 
@@ -179,9 +194,13 @@ TEST_F(TrainerTest, WritesWholeRunDirectories) {
   Trainer trainer(net, loss::cross_entropy(), optim::momentum());
   Recipe recipe;
   recipe.set("model.name", "toy");
-  trainer.fit(batches(), {.epochs = 2, .out = folder / "run", .recipe = recipe, .data_report = R"({"found": 45})", .log_every = 1});
-  for (const char* name : {"recipe.yaml", "data.json", "log.jsonl", "metrics.json", "last.safetensors", "best.safetensors",
-                           "plots/training.png"})
+  trainer.fit(batches(), {.epochs = 2,
+                          .out = folder / "run",
+                          .recipe = recipe,
+                          .data_report = R"({"found": 45})",
+                          .log_every = 1});
+  for (const char* name : {"recipe.yaml", "data.json", "log.jsonl", "metrics.json",
+                           "last.safetensors", "best.safetensors", "plots/training.png"})
     EXPECT_TRUE(fs::exists(folder / "run" / name)) << name;
   const RunFiles run = open_run(folder / "run");
   EXPECT_EQ(run.recipe.text("model.name"), "toy");
@@ -199,13 +218,16 @@ TEST_F(TrainerTest, WritesWholeRunDirectories) {
 
   Net other;
   Trainer again(other, loss::cross_entropy(), optim::momentum());
-  EXPECT_THROW(again.fit(batches(), {.epochs = 2, .out = folder / "run"}), Error) << "an old run is not overwritten";
+  EXPECT_THROW(again.fit(batches(), {.epochs = 2, .out = folder / "run"}), Error)
+      << "an old run is not overwritten";
   EXPECT_THROW(open_run(folder), Error);
 }
 
 TEST_F(TrainerTest, RefusesToResumeAnotherRunAndListsWhatDiffers) {
-  const auto fit = [&](const optim::Config& config, FitOptions options, int64_t classes = 2, int64_t batch = 8) {
-    const auto net = models::make("mlp", {.classes = classes, .in_channels = 1, .width = 0.1, .input_size = 8});
+  const auto fit = [&](const optim::Config& config, FitOptions options, int64_t classes = 2,
+                       int64_t batch = 8) {
+    const auto net =
+        models::make("mlp", {.classes = classes, .in_channels = 1, .width = 0.1, .input_size = 8});
     Trainer trainer(*net, loss::cross_entropy(), config);
     options.out = folder / "run";
     trainer.fit(Batches::of(train_set.x, train_set.y, batch), options);
@@ -221,12 +243,15 @@ TEST_F(TrainerTest, RefusesToResumeAnotherRunAndListsWhatDiffers) {
   };
   const std::string adam = complaint([&] { fit(optim::adam(), {.epochs = 2, .resume = true}); });
   EXPECT_NE(adam.find("optimizer/first_moment/fc1.weight is missing"), std::string::npos) << adam;
-  const std::string rate = complaint([&] { fit(optim::momentum({.lr = 0.2}), {.epochs = 2, .resume = true}, 2, 4); });
+  const std::string rate =
+      complaint([&] { fit(optim::momentum({.lr = 0.2}), {.epochs = 2, .resume = true}, 2, 4); });
   EXPECT_NE(rate.find("train.optimizer: was sgd:lr=0.01"), std::string::npos) << rate;
   EXPECT_NE(rate.find("train.batch: was 8, is 4"), std::string::npos) << rate;
-  const std::string classes = complaint([&] { fit(optim::momentum(), {.epochs = 2, .resume = true}, 3); });
+  const std::string classes =
+      complaint([&] { fit(optim::momentum(), {.epochs = 2, .resume = true}, 3); });
   EXPECT_NE(classes.find("fc3.weight is f32["), std::string::npos) << classes;
-  EXPECT_EQ(complaint([&] { fit(optim::momentum(), {.epochs = 2, .resume = true}); }), "no complaint");
+  EXPECT_EQ(complaint([&] { fit(optim::momentum(), {.epochs = 2, .resume = true}); }),
+            "no complaint");
 }
 
 TEST_F(TrainerTest, StopsAtALossThatIsNotFinite) {
@@ -286,27 +311,61 @@ TEST_F(TrainerTest, KeepsFrozenPartsAsTheyAre) {
   const auto after = values(net);
   const auto all = net.variables();
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].name().starts_with("head")) EXPECT_NE(after[i], before[i]) << all[i].name();
-    else EXPECT_EQ(after[i], before[i]) << all[i].name();
+    if (all[i].name().starts_with("head"))
+      EXPECT_NE(after[i], before[i]) << all[i].name();
+    else
+      EXPECT_EQ(after[i], before[i]) << all[i].name();
 }
 
 TEST_F(TrainerTest, SaysWhatIsWrongBeforeItStarts) {
   Net net;
   Trainer trainer(net, loss::cross_entropy(), optim::sgd());
   const fs::path out = folder / "none";
-  EXPECT_THROW(trainer.fit(Batches::of(train_set.x, train_set.y, 8, {"a", "b", "c"}), {.out = out}), Error);
-  EXPECT_THROW(trainer.fit(Batches::of(Tensor::ones({4, 3, 8, 8}), Tensor::zeros({4}, DType::i64), 2), {.out = out}), Error);
+  EXPECT_THROW(trainer.fit(Batches::of(train_set.x, train_set.y, 8, {"a", "b", "c"}), {.out = out}),
+               Error);
+  EXPECT_THROW(
+      trainer.fit(Batches::of(Tensor::ones({4, 3, 8, 8}), Tensor::zeros({4}, DType::i64), 2),
+                  {.out = out}),
+      Error);
   EXPECT_FALSE(fs::exists(out)) << "nothing is written for a run that cannot start";
-  EXPECT_THROW(trainer.fit(Batches::of(train_set.x, Tensor::full({DType::i64, {45}}, 2), 8)), Error);
+  EXPECT_THROW(trainer.fit(Batches::of(train_set.x, Tensor::full({DType::i64, {45}}, 2), 8)),
+               Error);
   EXPECT_THROW(trainer.fit({}), Error);
   net.freeze();
   EXPECT_THROW(trainer.fit(batches()), Error);
 }
 
+TEST_F(TrainerTest, TrainsOnPicturesWithTheSameBitsWhateverTheWorkers) {
+  data::make_solar_cells((folder / "cells").string(), {.count = 30, .size = 32});
+  const auto [train, test] = data::image_folder((folder / "cells").string()).split({.train = 0.7});
+  std::vector<std::vector<double>> first;
+  for (int workers : {0, 2}) {
+    const auto net = models::make(
+        "resnet18", {.classes = 2, .in_channels = 1, .width = 0.125, .small_input = true});
+    Trainer trainer(*net, loss::cross_entropy(), optim::momentum());
+    const data::Transform grey("grey,random_resized_crop=16,hflip,normalize=0.5:0.25");
+    data::Loader validation = test.map(grey.eval()).batch(8, {.workers = workers});
+    const FitResult result = trainer.fit(train.map(grey).batch(8, {.workers = workers}),
+                                         {.epochs = 2,
+                                          .seed = 4,
+                                          .validation = validation,
+                                          .out = folder / fmt::format("run{}", workers)});
+    EXPECT_EQ(result.steps, 2 * 3);
+    EXPECT_EQ(trainer.info().input_shape, (Shape{1, 16, 16}));
+    EXPECT_EQ(trainer.info().classes, (std::vector<std::string>{"defective", "functional"}));
+    EXPECT_EQ(trainer.info().transform, grey.eval().recipe());
+    if (workers == 0)
+      first = values(*net);
+    else
+      EXPECT_EQ(values(*net), first);
+  }
+}
+
 TEST_F(TrainerTest, StopsEarlyWhenNothingGetsBetter) {
   Net net;
   Trainer trainer(net, loss::cross_entropy(), optim::sgd({.lr = 0}));
-  const FitResult result = trainer.fit(batches(), {.epochs = 30, .validation = test_batches(), .patience = 2});
+  const FitResult result =
+      trainer.fit(batches(), {.epochs = 30, .validation = test_batches(), .patience = 2});
   EXPECT_EQ(result.epochs.size(), 3u);
 }
 
@@ -314,15 +373,16 @@ TEST_F(TrainerTest, ReportsProgressOfEachBatch) {
   Net net;
   Trainer trainer(net, loss::cross_entropy(), optim::sgd());
   int64_t trained = 0, evaluated = 0;
-  trainer.fit(batches(), {.epochs = 2, .validation = test_batches(), .on_progress = [&](const Progress& p) {
-                            if (p.phase == Progress::Phase::evaluate) return void(++evaluated);
-                            ++trained;
-                            EXPECT_EQ(p.step, trained);
-                            EXPECT_EQ(p.steps, 12);
-                            EXPECT_EQ(p.batches, 6);
-                            EXPECT_EQ(p.batch, (trained - 1) % 6 + 1);
-                            EXPECT_GT(p.loss, 0);
-                          }});
+  trainer.fit(batches(),
+              {.epochs = 2, .validation = test_batches(), .on_progress = [&](const Progress& p) {
+                 if (p.phase == Progress::Phase::evaluate) return void(++evaluated);
+                 ++trained;
+                 EXPECT_EQ(p.step, trained);
+                 EXPECT_EQ(p.steps, 12);
+                 EXPECT_EQ(p.batches, 6);
+                 EXPECT_EQ(p.batch, (trained - 1) % 6 + 1);
+                 EXPECT_GT(p.loss, 0);
+               }});
   EXPECT_EQ(trained, 12);
   EXPECT_EQ(evaluated, 6);
 }
@@ -369,8 +429,9 @@ TEST(Recipe, RefusesWhatIsNone) {
   std::string deep, wide = "a: 1\n";
   for (int i = 0; i < 100; ++i) deep += std::string(size_t(i), ' ') + "k:\n";
   deep += std::string(100, ' ') + "k: 1\n";
-  for (const std::string& text : {std::string("- 1\n- 2\n"), std::string("a: [1, 2]"), std::string("a: {b: 1"), std::string("just words"),
-                                  std::string("a: &x {b: *x}"), deep})
+  for (const std::string& text :
+       {std::string("- 1\n- 2\n"), std::string("a: [1, 2]"), std::string("a: {b: 1"),
+        std::string("just words"), std::string("a: &x {b: *x}"), deep})
     EXPECT_THROW(Recipe::parse(text), Error) << text.substr(0, 40);
 }
 
