@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/schedule.h"
 
+#include "ops/catalog.h"
+
 namespace cairn::passes {
 
 PassReport schedule(Graph& graph) {
@@ -9,12 +11,14 @@ PassReport schedule(Graph& graph) {
   std::vector<char> is_output(graph.values.size(), 0), is_variable(graph.values.size(), 0);
   for (ValueId v : graph.outputs) is_output[size_t(v)] = 1;
   for (const auto& v : graph.variables) is_variable[size_t(v.value)] = 1;
-  // A node is an update when everything it makes goes to assigns or other updates.
+  // A node is an update when it is elementwise and everything it makes goes to assigns or other updates.
+  // (Gradients lead to nothing but assigns either; they keep their places.)
   std::vector<char> update(count, 0);
   std::vector<char> assigned(graph.values.size(), 0);
   for (const auto& a : graph.assigns) assigned[size_t(a.value)] = 1;
   for (size_t i = count; i-- > 0;) {
-    bool only = true, any = false;
+    const OpDef& op = *graph.nodes[i].op;
+    bool only = op.fusion.kind == FusionClass::elementwise || &op == &ops::fused_elementwise_op, any = false;
     for (ValueId v : graph.nodes[i].outputs) {
       only = only && !is_output[size_t(v)];
       any = any || assigned[size_t(v)] || !used[size_t(v)].empty();
