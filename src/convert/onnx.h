@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph + weights ↔ ONNX. What the writer and the reader share: element types and tensors.
+// graph + weights → ONNX, and back. What the writer and the reader share: element types and tensors.
 #pragma once
 #include <cairn/onnx.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding: the bytes of a JPEG or PNG → an upright 8-bit picture, or a refusal with its reason.
+// bytes → u8 picture: a whole JPEG or PNG, upright, or a refusal with its reason.
 #pragma once
 #include <cairn/data.h>
 

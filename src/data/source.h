@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources: a folder of class folders, or a CSV list → records (path, label, key) and class names.
+// folder or list → records (bytes, label): finds the pictures of class folders or of a CSV list. A record holds
+// the path of its bytes, which the loader reads, its label and its key.
 #pragma once
 #include <cairn/data.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transforms: a picture → a normalised f32 tensor in planes, by a recipe that training and serving share.
+// picture → normalised tensor: f32 planes, by a recipe that training and serving share.
 #pragma once
 #include <cairn/data.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator + parameters → run now (eager) or record (trace). The eager half: finds a kernel, keeps it prepared
+// operator → run now (eager) or record (trace). The eager half: finds a kernel, keeps it prepared
 // for the next call of the same kind, runs it. The recording half is ir/trace.h.
 #pragma once
 #include "ops/interpreter.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ready model behind its contract: what holds before and after Model::infer, in any protocol.
+// ONNX → ready model, behind its contract: what holds before and after Model::infer, in any protocol. The
+// model itself is made in onnx_model.cpp.
 #pragma once
 #include <cairn/serve.h>
 

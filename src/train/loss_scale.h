@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// scaled low-precision gradients → safe gradients: multiplies the loss, divides the gradients,
+// scaled gradients → safe gradients: multiplies the loss, divides the gradients,
 // finds out whether all are finite, and moves the scale. All of it in tensor operators, so that it
-// is part of the step's graph. (trail: scaled low-precision gradients → safe gradients)
+// is part of the step's graph. Small gradients of 16-bit training survive that way.
 #pragma once
 #include <cairn/train.h>
 
