@@ -10,8 +10,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "cli/model_graph.h"
 #include "cli/verbs.h"
+#include "inspect/profile.h"
 #include "ir/graph.h"
 
 namespace cairn::cli {
@@ -47,6 +49,7 @@ struct Train {
   int64_t batch = 8, imgsz = 224, classes = 1000, steps = 8;
   int threads = 0;
   bool deterministic = false, json = false;
+  std::string profile;
 };
 
 void train_steps(const Train& o) {
@@ -64,7 +67,9 @@ void train_steps(const Train& o) {
   const Tensor y = Tensor::from(labels, {o.batch});
   std::vector<double> seconds, losses;
   double first = 0;
+  std::unique_ptr<inspect::Profile> profile;
   for (int64_t k = 0; k <= o.steps && !interrupted(); ++k) {
+    if (k == 1 && !o.profile.empty()) profile = std::make_unique<inspect::Profile>();
     const auto start = Clock::now();
     losses.push_back(step.update(x, y, *config.options.lr).loss);
     (k == 0 ? first : seconds.emplace_back()) = seconds_since(start);
@@ -72,6 +77,10 @@ void train_steps(const Train& o) {
   }
   if (!o.json) std::cerr << "\n";
   if (seconds.empty()) return set_exit_code(130);
+  if (profile) {
+    write_file(o.profile, profile->chrome_trace());
+    std::cerr << profile->table();
+  }
   const auto times = summary(seconds);
   const PlanStats stats = step.stats();
   report({{"model", o.model}, {"batch", o.batch}, {"imgsz", o.imgsz}, {"threads", threads}, {"mode", o.mode},
@@ -130,6 +139,7 @@ void add_bench(CLI::App& app) {
   train->add_option("--mode", t->mode)->check(CLI::IsMember({"eager", "graph"}))->capture_default_str();
   train->add_option("--threads", t->threads, "0: all cores")->capture_default_str();
   train->add_flag("--deterministic", t->deterministic);
+  train->add_option("--profile", t->profile, "write a Chrome trace of the measured steps, and show the dearest operators");
   train->add_flag("--json", t->json);
   train->footer("Example:\n  cairn bench train --model resnet50 --batch 8 --imgsz 224 --steps 8 --threads 2 --json");
   train->callback([t] { train_steps(*t); });

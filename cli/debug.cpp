@@ -6,6 +6,8 @@
 #include <cairn/train.h>
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -61,6 +63,40 @@ void step(const Options& o) {
   if (interrupted()) set_exit_code(130);
 }
 
+struct Compare {
+  std::string a, b;
+  double tolerance = 0;
+};
+
+// Names, types and values of two files; metadata may differ.
+void compare(const Compare& o) {
+  const SafetensorsFile a(o.a), b(o.b);
+  int64_t different = 0;
+  const auto tell = [&](const std::string& text) { ++different, std::cout << text << "\n"; };
+  for (const std::string& name : a.names()) {
+    if (!b.contains(name)) {
+      tell(name + ": only in " + o.a);
+      continue;
+    }
+    const Tensor x = a.tensor(name), y = b.tensor(name);
+    if (x.type() != y.type()) {
+      tell(fmt::format("{}: {} and {}", name, to_string(x.type()), to_string(y.type())));
+    } else if (std::memcmp(x.bytes(), y.bytes(), size_t(x.type().bytes())) != 0) {
+      const auto p = x.to_doubles(), q = y.to_doubles();
+      double most = 0;
+      for (size_t i = 0; i < p.size(); ++i) {
+        const double d = std::abs(p[i] - q[i]);
+        if (!(d <= most)) most = d;  // NaN counts
+      }
+      if (!(most <= o.tolerance) || o.tolerance == 0) tell(fmt::format("{}: differs by up to {:.3g}", name, most));
+    }
+  }
+  for (const std::string& name : b.names())
+    if (!a.contains(name)) tell(name + ": only in " + o.b);
+  std::cout << fmt::format("{} of {} tensors differ\n", different, a.names().size());
+  if (different > 0) set_exit_code(1);
+}
+
 }  // namespace
 
 void add_debug(CLI::App& app) {
@@ -84,6 +120,13 @@ void add_debug(CLI::App& app) {
   s->footer("Example:\n  cairn debug step --model resnet50 --weights w.safetensors --inputs batch.safetensors \\\n"
             "    --mode graph --dtype f64 --optimizer sgd:lr=0.01,momentum=0.9 --steps 10 --out step.safetensors");
   s->callback([o] { step(*o); });
+  auto c = std::make_shared<Compare>();
+  auto* both = verb->add_subcommand("compare", "Whether two safetensors files hold the same tensors; exits with 1 when not");
+  both->add_option("a", c->a)->required();
+  both->add_option("b", c->b)->required();
+  both->add_option("--tolerance", c->tolerance, "largest difference that counts as equal; 0: every bit")->capture_default_str();
+  both->footer("Example:\n  cairn debug compare runs/a/best.safetensors runs/b/best.safetensors");
+  both->callback([c] { compare(*c); });
 }
 
 }  // namespace cairn::cli

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/session.h"
 
-#include <cairn/onnx.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <iostream>
-
-#include "ops/context.h"
 
 namespace cairn::cli {
 
@@ -31,20 +28,6 @@ std::unique_ptr<nn::Module> load_run(const train::RunFiles& run) {
 
 data::Split open_split(const data::Dataset& all, const train::Recipe& r) {
   return all.split({.train = r.number("data.split"), .seed = uint64_t(r.integer("data.split_seed"))});
-}
-
-void export_onnx(nn::Module& net, const train::ModelInfo& info, const std::filesystem::path& path) {
-  TrainingScope evaluation(false);
-  Shape shape = info.input_shape;
-  shape.insert(0, 1);
-  onnx::write(
-      path,
-      [&](const std::vector<Tensor>& in) {
-        const Tensor logits = net(in[0]);
-        return std::vector{softmax(logits), logits};
-      },
-      {{DType::f32, shape}}, {"image"}, {"probabilities", "logits"},
-      {.task = "classify", .transform = info.transform, .labels = info.classes});
 }
 
 namespace {

@@ -19,9 +19,6 @@ std::unique_ptr<nn::Module> load_run(const train::RunFiles& run);
 // Train and test sets of "data.*": the split that the data came with, else "data.split" and "data.split_seed".
 data::Split open_split(const data::Dataset& all, const train::Recipe& recipe);
 
-// Writes model.onnx: picture in, logits and probabilities out, preprocessing and labels in the metadata.
-void export_onnx(nn::Module& net, const train::ModelInfo& info, const std::filesystem::path& path);
-
 // Draws a bar on a terminal; elsewhere a log line every few seconds. Everything goes to standard error.
 class ProgressBar {
  public:

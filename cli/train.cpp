@@ -179,8 +179,7 @@ void run(Options o) {
   const train::Evaluation evaluation = judge.evaluate(test_loader, [&](const train::Progress& p) { bar(p); });
   write_metrics(out, evaluation);
   evaluation.write_plots(out / "plots");
-  train::ModelInfo info{train_loader.input_shape(), transform.eval().recipe(), d.all.classes()};
-  export_onnx(*best, info, out / "model.onnx");
+  judge.write_onnx(out / "model.onnx");
   if (o.json) std::cout << evaluation.json() << "\n";
   else std::cout << evaluation.table();
   std::cerr << fmt::format("run: {0}   model: {0}/model.onnx   plots: {0}/plots\n", o.out);

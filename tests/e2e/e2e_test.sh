@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The main job end to end on drawn pictures: train, interrupt and resume bit for bit, repeat bit for bit, evaluate,
+# predict, serve; bad pictures and bad input.
+#   e2e_test.sh CAIRN WORK_DIR
+set -eu
+cairn=$1 work=$2
+rm -rf "$work" && mkdir -p "$work" && cd "$work"
+say() { echo "== $*"; }
+die() { echo "FAILED: $*" >&2; exit 1; }
+expect_code() { # CODE COMMAND...: runs it, checks the exit code, leaves standard error in err.txt
+  want=$1; shift
+  got=0; "$@" >out.txt 2>err.txt || got=$?
+  [ "$got" = "$want" ] || { cat out.txt err.txt; die "exit code $got, expected $want: $*"; }
+}
+same() { # two files with the same tensors, or the same bytes
+  case $1 in
+    *.safetensors) "$cairn" debug compare "$1" "$2" >compare.log || { tail -n 5 compare.log; die "$1 and $2 differ"; } ;;
+    *) cmp -s "$1" "$2" || die "$1 and $2 differ" ;;
+  esac
+}
+train() { "$cairn" train --data cells --model resnet18 --width 0.125 --imgsz 32 --batch 8 --seed 3 --no-check "$@" >/dev/null 2>train.log || { cat train.log; return 1; }; }
+
+say "draw"
+"$cairn" data make --count 64 --size 48 --seed 5 --out cells 2>/dev/null
+
+say "the same run twice gives the same bits"
+train --epochs 2 --out a
+train --epochs 2 --out b
+same a/best.safetensors b/best.safetensors
+same a/model.onnx b/model.onnx
+
+say "workers do not matter"
+train --epochs 2 --workers 0 --out c
+same a/best.safetensors c/best.safetensors
+
+say "killed in the middle and resumed: the same bits"
+n=0
+for delay in 0.2 0.5 0.9; do
+  rm -rf k && n=$((n + 1))
+  "$cairn" train --data cells --model resnet18 --width 0.125 --imgsz 32 --batch 8 --seed 3 --no-check --epochs 2 --out k >/dev/null 2>&1 &
+  pid=$!
+  sleep "$delay"
+  kill -9 "$pid" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
+  if [ -f k/last.safetensors ]; then "$cairn" train --resume k >/dev/null 2>resume.log || { cat resume.log; die "resume"; }
+  else rm -rf k; train --epochs 2 --out k; fi
+  same a/best.safetensors k/best.safetensors
+done
+
+say "stopped by steps and resumed"
+train --epochs 2 --steps 5 --out s
+"$cairn" train --resume s >/dev/null 2>&1
+same a/best.safetensors s/best.safetensors
+
+say "deterministic: one thread and two give the same bits"
+train --epochs 1 --deterministic --threads 1 --out d1
+train --epochs 1 --deterministic --threads 2 --workers 1 --out d2
+same d1/best.safetensors d2/best.safetensors
+
+say "evaluate, assert, predict"
+"$cairn" eval --run a --json 2>/dev/null | grep -q '"accuracy"' || die "eval gives no accuracy"
+expect_code 1 "$cairn" eval --run a --min-accuracy 1.01
+"$cairn" predict a/model.onnx cells --json 2>/dev/null | wc -l | grep -qx 64 || die "predict lines"
+
+say "bad pictures are counted, training goes on"
+cp -r cells bad
+first=$(ls bad/functional/*.png | head -n 1)
+: >bad/functional/empty.png
+head -c 100 "$first" >bad/functional/cut.png
+echo "not a picture" >bad/defective/text.jpg
+cp "$first" bad/functional/png_named.jpg
+"$cairn" train --data bad --model resnet18 --width 0.125 --imgsz 32 --batch 8 --epochs 1 --out run_bad >/dev/null 2>err.txt || { cat err.txt; die "training on bad pictures"; }
+for name in empty.png cut.png text.jpg; do grep -q "$name" run_bad/data.json || die "$name is not in the report"; done
+
+say "bad input: one clear error, exit code 2"
+expect_code 2 "$cairn" train --data nowhere --out x
+grep -q nowhere err.txt || die "the error does not name the folder"
+[ ! -e x ] || die "a run directory was left behind"
+mkdir -p hollow/one hollow/two && : >hollow/one/a.png && : >hollow/two/b.png
+expect_code 2 "$cairn" train --data hollow --out x
+expect_code 2 "$cairn" predict cells/labels.csv cells
+expect_code 2 "$cairn" train --data cells --out a
+expect_code 2 "$cairn" frobnicate
+expect_code 2 "$cairn" serve --model broken
+
+say "every verb has help"
+for verb in train eval predict serve run data opt debug bench doctor trail; do expect_code 0 "$cairn" $verb --help; done
+expect_code 0 "$cairn" trail
+expect_code 0 "$cairn" doctor --json
+expect_code 0 "$cairn" opt resnet18 --imgsz 64 --only fuse-conv
+
+say "all good"
+rm -rf "$work"

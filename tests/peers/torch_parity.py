@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps of Cairn against PyTorch, number by number.
+
+Weights and a batch go through safetensors to `cairn debug step`; logits, loss, every gradient of the first step
+and every parameter after the last are compared. Truth is PyTorch in f64. With f64, Cairn must be within 1e-9.
+In f32, the gradient error over all parameters together must be at most max(1e-4, 3 x PyTorch's own f32 error),
+no single parameter may be beyond 10 x that, and so must the losses over the steps.
+
+    torch_parity.py [--cairn build/release/cli/cairn] [--models resnet18,resnet50,mobilenet_v2] [--steps 10]
+
+Needs torch, torchvision and safetensors in the Python that runs it.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import safetensors.torch
+import torch
+import torchvision
+
+
+def torch_steps(name, state, x, y, dtype, steps):
+    model = getattr(torchvision.models, name)(num_classes=10, **({"dropout": 0.0} if "mobilenet" in name else {}))
+    model.load_state_dict(state)
+    model = model.to(dtype).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    out = {"loss": []}
+    for step in range(steps):
+        optimizer.zero_grad()
+        logits = model(x.to(dtype))
+        loss = torch.nn.functional.cross_entropy(logits, y)
+        loss.backward()
+        if step == 0:
+            out["logits"] = logits.detach().double()
+            out["grad"] = {k: p.grad.detach().double() for k, p in model.named_parameters()}
+        optimizer.step()
+        out["loss"].append(loss.item())
+    out["param"] = {k: v.detach().double() for k, v in model.state_dict().items() if v.is_floating_point()}
+    return out
+
+
+def cairn_steps(cairn, name, weights, batch, mode, dtype, steps, folder):
+    target = folder / "step.safetensors"
+    subprocess.run([cairn, "debug", "step", "--model", name, "--classes", "10", "--weights", weights, "--inputs", batch,
+                    "--mode", mode, "--dtype", dtype, "--optimizer", "sgd:lr=0.01,momentum=0.9", "--steps", str(steps),
+                    "--out", target, "--json"], check=True, capture_output=True)
+    t = {k: v.double() for k, v in safetensors.torch.load_file(target).items()}
+    pick = lambda prefix: {k[len(prefix):]: v for k, v in t.items() if k.startswith(prefix)}
+    return {"loss": t["loss"].tolist(), "logits": t["logits"], "grad": pick("grad/"), "param": pick("param/")}
+
+
+def distance(a, b):
+    return ((a - b).norm() / b.norm().clamp_min(1e-30)).item()
+
+
+def errors(got, truth):
+    names = sorted(truth["grad"])
+    assert sorted(got["grad"]) == names, "parameter names differ"
+    whole = lambda r, kind: torch.cat([r[kind][n].flatten() for n in sorted(truth[kind])])
+    # A gradient that is nothing but rounding (a bias before a norm) is measured against the typical one.
+    scale = whole(truth, "grad").norm() / len(names) ** 0.5
+    each = {n: ((got["grad"][n] - truth["grad"][n]).norm() / torch.maximum(truth["grad"][n].norm(), 1e-3 * scale)).item()
+            for n in names}
+    return {
+        "logits": distance(got["logits"], truth["logits"]),
+        "grad": distance(whole(got, "grad"), whole(truth, "grad")),
+        "worst": max(each.values()),
+        "worst_name": max(each, key=each.get),
+        "loss": max(abs(a - b) / abs(b) for a, b in zip(got["loss"], truth["loss"])),
+        "param": distance(whole(got, "param"), whole(truth, "param")),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cairn", default="build/release/cli/cairn")
+    parser.add_argument("--models", default="resnet18,resnet50,mobilenet_v2")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=2)
+    args = parser.parse_args()
+    failed = 0
+    for name in args.models.split(","):
+        torch.manual_seed(0)
+        model = getattr(torchvision.models, name)(num_classes=10)
+        if name == "mobilenet_v2":
+            model.classifier[0].p = 0.0
+        state = {k: v.clone() for k, v in model.state_dict().items()}
+        x, y = torch.randn(args.batch, 3, args.size, args.size), torch.randint(0, 10, (args.batch,))
+        truth = torch_steps(name, state, x, y, torch.float64, args.steps)
+        own = errors(torch_steps(name, state, x, y, torch.float32, args.steps), truth)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            safetensors.torch.save_file(state, folder / "w.safetensors")
+            safetensors.torch.save_file({"x": x, "y": y}, folder / "b.safetensors")
+            for dtype in ("f64", "f32"):
+                for mode in ("eager", "graph"):
+                    e = errors(cairn_steps(args.cairn, name, folder / "w.safetensors", folder / "b.safetensors", mode, dtype,
+                                           args.steps, folder), truth)
+                    if dtype == "f64":
+                        good = max(e["logits"], e["grad"], e["worst"], e["loss"], e["param"]) <= 1e-9
+                    else:
+                        bound = max(1e-4, 3 * own["grad"])
+                        good = (e["grad"] <= bound and e["worst"] <= 10 * max(bound, own["worst"])
+                                and e["loss"] <= max(1e-4, 3 * own["loss"]))
+                    failed += not good
+                    print(f"{'ok  ' if good else 'FAIL'} {name} {dtype} {mode:5}  "
+                          + "  ".join(f"{k} {e[k]:.1e} (torch f32 {own[k]:.1e})" for k in ("logits", "grad", "worst", "loss", "param"))
+                          + f"  worst at {e['worst_name']}", flush=True)
+    print(json.dumps({"failed": failed}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
