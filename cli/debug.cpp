@@ -35,8 +35,10 @@ void step(const Options& o) {
     fail(ErrorCode::shape_mismatch,
          fmt::format("debug step: {}: got x {} and y {}, expected x [N,C,H,W] and y i64[N]", o.inputs,
                      to_string(x.type()), to_string(y.type())));
-  const auto net = models::make(o.model, {.classes = o.classes, .in_channels = x.shape()[1],
-                                          .input_size = x.shape()[2], .seed = uint64_t(o.seed), .dtype = dtype});
+  // Without dropout, which no two frameworks draw alike.
+  const auto net = models::make(o.model, {.classes = o.classes, .in_channels = x.shape()[1], .dropout = 0.0,
+                                          .input_size = x.shape()[2], .seed = uint64_t(o.seed), .dtype = dtype,
+                                          .draw = o.weights.empty()});
   if (!o.weights.empty()) nn::load_weights(*net, o.weights);
   const optim::Config config = optim::parse(o.optimizer);
   train::StepOptions options{.mode = o.mode == "eager" ? Mode::eager : Mode::graph, .seed = uint64_t(o.seed)};
