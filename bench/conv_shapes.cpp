@@ -57,7 +57,7 @@ double fma_rate(int threads) {
   const double start = now(threads);
   std::atomic<double> flops = 0;
   parallel_for(threads, 1, [&](int64_t, int64_t) {
-    flops = flops + (isa == cpu::Isa::avx512 ? fma_avx512() : fma_avx2());
+    flops.fetch_add(isa == cpu::Isa::avx512 ? fma_avx512() : fma_avx2());
   });
   return flops / (now(threads) - start) / 1e9;
 }

@@ -6,12 +6,16 @@
 
 namespace cairn::ops {
 
-[[noreturn]] inline void wrong_input(std::string_view name, const TensorType& got, std::string_view expected) {
-  fail(ErrorCode::shape_mismatch, fmt::format("input {}: got {}, expected {}", name, to_string(got), expected));
+[[noreturn]] inline void wrong_input(std::string_view name, const TensorType& got,
+                                     std::string_view expected) {
+  fail(ErrorCode::shape_mismatch,
+       fmt::format("input {}: got {}, expected {}", name, to_string(got), expected));
 }
 
-[[noreturn]] inline void wrong_param(std::string_view name, std::string_view got, std::string_view expected) {
-  fail(ErrorCode::invalid_argument, fmt::format("parameter {}: got {}, expected {}", name, got, expected));
+[[noreturn]] inline void wrong_param(std::string_view name, std::string_view got,
+                                     std::string_view expected) {
+  fail(ErrorCode::invalid_argument,
+       fmt::format("parameter {}: got {}, expected {}", name, got, expected));
 }
 
 inline void expect_picture(std::string_view name, const TensorType& got) {
@@ -19,7 +23,8 @@ inline void expect_picture(std::string_view name, const TensorType& got) {
 }
 
 // `why` completes "expected [3] ...", e.g. "as x has 3 channels".
-inline void expect_shape(std::string_view name, const TensorType& got, const Shape& shape, std::string_view why) {
+inline void expect_shape(std::string_view name, const TensorType& got, const Shape& shape,
+                         std::string_view why) {
   if (got.shape != shape) wrong_input(name, got, fmt::format("{} {}", to_string(shape), why));
 }
 

@@ -42,7 +42,7 @@ using Build = std::function<Call(int64_t records)>;
 // A oneDNN primitive as a prepared kernel. Either one call on all threads; or, where the bits must
 // not depend on the number of threads, fixed parts of the records, each on one thread. An output
 // without an axis of records is then the sum of the parts, added in order. (Measured over
-// ResNet-50: the weight gradients take a tenth longer, and up to 64 MB.)
+// ResNet-50: weight gradients take an eighth longer, and up to 64 MB.)
 class Task : public PreparedKernel {
  public:
   // Throws dnnl::error when oneDNN refuses.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy of each record: loss = −Σ_c t_c w_c log softmax(logits)_c, with targets t from a label and smoothing.
+// Cross-entropy of each record: loss = −Σ_c t_c w_c log softmax(logits)_c, with targets t from a
+// label and smoothing.
 #include "ops/loss/cross_entropy.h"
 
 #include <cmath>
@@ -14,15 +15,17 @@ namespace ops {
 
 void wrong_label(int64_t label, int64_t record, int64_t classes) {
   fail(ErrorCode::invalid_argument,
-       fmt::format("cross_entropy: input labels: got {} for record {}, expected 0 … {} or {} to ignore it", label, record,
-                   classes - 1, kIgnoredLabel));
+       fmt::format(
+           "cross_entropy: input labels: got {} for record {}, expected 0 … {} or {} to ignore it",
+           label, record, classes - 1, kIgnoredLabel));
 }
 
 namespace {
 
-void expect_loss_inputs(const CrossEntropyParams& p, const TensorType& logits, const TensorType& labels,
-                        const TensorType* class_weights) {
-  if (!(p.smoothing >= 0 && p.smoothing <= 1)) wrong_param("smoothing", fmt::format("{}", p.smoothing), "0 … 1");
+void expect_loss_inputs(const CrossEntropyParams& p, const TensorType& logits,
+                        const TensorType& labels, const TensorType* class_weights) {
+  if (!(p.smoothing >= 0 && p.smoothing <= 1))
+    wrong_param("smoothing", fmt::format("{}", p.smoothing), "0 … 1");
   if (logits.shape.rank() < 2 || logits.shape[1] < 1)
     wrong_input("logits", logits, "[n, classes, ...] with at least one class");
   Shape records = logits.shape;
@@ -57,8 +60,11 @@ void for_each_record(const RefTensor& logits, const RefTensor& labels, Body&& bo
   parallel_for(v.outer * v.inner, 64, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const int64_t label = labels.i[size_t(k)];
-      if (label != kIgnoredLabel && (label < 0 || label >= v.length)) wrong_label(label, k, v.length);
-      body(size_t(k), Record{label, k / v.inner * v.length * v.inner + k % v.inner, label != kIgnoredLabel}, v);
+      if (label != kIgnoredLabel && (label < 0 || label >= v.length))
+        wrong_label(label, k, v.length);
+      body(size_t(k),
+           Record{label, k / v.inner * v.length * v.inner + k % v.inner, label != kIgnoredLabel},
+           v);
     }
   });
 }
@@ -93,7 +99,9 @@ Tensor over_classes(const Tensor& class_weights, int rank) {
 
 extern const OpDef cross_entropy_op = define(OpSpec<CrossEntropyParams>{
     .name = "cross_entropy",
-    .inputs = {{"logits", any_float}, {"labels", any_index}, {.name = "class_weights", .dtypes = any_float, .optional = true}},
+    .inputs = {{"logits", any_float},
+               {"labels", any_index},
+               {.name = "class_weights", .dtypes = any_float, .optional = true}},
     .outputs = {{"loss"}, {"log_sum"}},
     .infer =
         [](auto& p, Types in) {
@@ -102,7 +110,9 @@ extern const OpDef cross_entropy_op = define(OpSpec<CrossEntropyParams>{
           return TypeList{record, record};
         },
     .factors =
-        [](auto&, Types in) { return loss_factors(in[0].shape, in.size() > 2 ? "L, R, b! -> R, R" : "L, R -> R, R"); },
+        [](auto&, Types in) {
+          return loss_factors(in[0].shape, in.size() > 2 ? "L, R, b! -> R, R" : "L, R -> R, R");
+        },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
           const RefTensor* weights = in.size() > 2 ? &in[2] : nullptr;
@@ -143,7 +153,10 @@ extern const OpDef cross_entropy_op = define(OpSpec<CrossEntropyParams>{
           }
           return g;
         },
-    .cost = [](auto&, Types in, Types out) { return Cost{5 * double(in[0].numel()), traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{5 * double(in[0].numel()), traffic(in, out)};
+        },
     .fusion = opaque("looks its labels up"),
     .onnx = no_onnx("a loss is no part of a deployed model"),
     .samples = {{{f32({4, 5}), i64({4}, 0, 5)}},
@@ -170,14 +183,18 @@ extern const OpDef cross_entropy_grad_op = define(OpSpec<CrossEntropyParams>{
           return TypeList{in[1]};
         },
     .factors =
-        [](auto&, Types in) { return loss_factors(in[1].shape, in.size() > 4 ? "R, L, R, R, b! -> L" : "R, L, R, R -> L"); },
+        [](auto&, Types in) {
+          return loss_factors(in[1].shape,
+                              in.size() > 4 ? "R, L, R, R, b! -> L" : "R, L, R, R -> L");
+        },
     .reference =
         [](auto& p, RefIn in, RefOut out) {
           const RefTensor* weights = in.size() > 4 ? &in[4] : nullptr;
           for_each_record(in[1], in[2], [&](size_t k, const Record& r, const AxisView& v) {
             if (!r.counted) return;
             double total = 0;
-            for (int64_t c = 0; c < v.length; ++c) total += weighted_target(p, r, c, v.length, weights);
+            for (int64_t c = 0; c < v.length; ++c)
+              total += weighted_target(p, r, c, v.length, weights);
             for (int64_t c = 0; c < v.length; ++c) {
               const auto at = size_t(r.first + c * v.inner);
               out[0].f[at] = in[0].f[k] * (total * std::exp(in[1].f[at] - in[3].f[k]) -
@@ -187,13 +204,19 @@ extern const OpDef cross_entropy_grad_op = define(OpSpec<CrossEntropyParams>{
         },
     .saves = none("no gradient of its own"),
     .gradient = no_gradient("differentiated through its decomposition"),
-    .cost = [](auto&, Types in, Types out) { return Cost{5 * double(in[1].numel()), traffic(in, out)}; },
+    .cost =
+        [](auto&, Types in, Types out) {
+          return Cost{5 * double(in[1].numel()), traffic(in, out)};
+        },
     .fusion = opaque("looks its labels up"),
     .onnx = no_onnx("only training needs it"),
-    .samples = {{{f32({4}), f32({4, 5}), i64({4}, 0, 5), f32({4}, 1, 3)}},
-                {{f32({3, 2}), f32({3, 4, 2}), i64({3, 2}, 0, 4), f32({3, 2}, 1, 3), f32({4}, 0.5, 2)}, {.smoothing = 0.1}},
-                {{f32({3}), f32({3, 3}), i64({3}, kIgnoredLabel, kIgnoredLabel + 1), f32({3}, 1, 3)}, {.smoothing = 0.1}},
-                {{f32({0}), f32({0, 3}), i64({0}, 0, 3), f32({0})}}},
+    .samples =
+        {{{f32({4}), f32({4, 5}), i64({4}, 0, 5), f32({4}, 1, 3)}},
+         {{f32({3, 2}), f32({3, 4, 2}), i64({3, 2}, 0, 4), f32({3, 2}, 1, 3), f32({4}, 0.5, 2)},
+          {.smoothing = 0.1}},
+         {{f32({3}), f32({3, 3}), i64({3}, kIgnoredLabel, kIgnoredLabel + 1), f32({3}, 1, 3)},
+          {.smoothing = 0.1}},
+         {{f32({0}), f32({0, 3}), i64({0}, 0, 3), f32({0})}}},
     .decompose =
         [](auto& p, std::span<const Tensor> in) {
           const Tensor &logits = in[1], p_c = exp(logits - unsqueeze(in[3], 1));
@@ -206,11 +229,12 @@ extern const OpDef cross_entropy_grad_op = define(OpSpec<CrossEntropyParams>{
 }  // namespace ops
 
 Tensor cross_entropy_each(const Arg& logits, const Arg& labels, double smoothing) {
-  return apply1(ops::cross_entropy_op, {logits.tensor(), labels.tensor(DType::i64)}, ops::CrossEntropyParams{smoothing},
-                logits.site());
+  return apply1(ops::cross_entropy_op, {logits.tensor(), labels.tensor(DType::i64)},
+                ops::CrossEntropyParams{smoothing}, logits.site());
 }
 
-Tensor cross_entropy(const Arg& logits, const Arg& labels, double smoothing, const Tensor& class_weights) {
+Tensor cross_entropy(const Arg& logits, const Arg& labels, double smoothing,
+                     const Tensor& class_weights) {
   std::vector<Tensor> in{logits.tensor(), labels.tensor(DType::i64)};
   if (class_weights) in.push_back(class_weights);
   const CallSite site = logits.site();

@@ -3,7 +3,8 @@
 //
 //   cross_entropy(logits, labels[, class_weights]) → loss, log_sum
 //   cross_entropy_grad(dloss, logits, labels, log_sum[, class_weights]) → dlogits
-// logits [n, classes, …]; labels, loss and log_sum [n, …]; class_weights [classes]; log_sum = log Σ_c exp(logits_c).
+// logits [n, classes, …]; labels, loss and log_sum [n, …]; class_weights [classes];
+// log_sum = log Σ_c exp(logits_c).
 #pragma once
 #include <cairn/extend/params.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation, channel by channel: y = gamma (x − mean) / √(variance + ε) + beta, with the statistics of
-// the batch (train, and its gradient) or with given ones (infer).
+// Batch normalisation, channel by channel: y = gamma (x − mean) / √(variance + ε) + beta, with the
+// statistics of the batch (train, and its gradient) or with given ones (infer).
 #include <algorithm>
 #include <cmath>
 
@@ -22,8 +22,9 @@ void expect_channels(Types in, size_t x, std::initializer_list<const char*> name
     expect_shape(name, in[++i], {s[1]}, fmt::format("as x has {} channels", s[1]));
     expect_norm_dtype(name, in[i], in[x].dtype);
     if (in[i].dtype != in[x + 1].dtype)
-      fail(ErrorCode::dtype_unsupported, fmt::format("input {}: got {}, expected {} as input {}", name, to_string(in[i]),
-                                                     cairn::name(in[x + 1].dtype), *names.begin()));
+      fail(ErrorCode::dtype_unsupported,
+           fmt::format("input {}: got {}, expected {} as input {}", name, to_string(in[i]),
+                       cairn::name(in[x + 1].dtype), *names.begin()));
   }
 }
 
@@ -51,22 +52,23 @@ double count_of(const Shape& x) {
   return std::max(count, 1.0);
 }
 
-std::string norm_factors(int rank, bool statistics_of_batch, int pictures_in, int vectors_in, int pictures_out,
-                         int vectors_out) {
+std::string norm_factors(int rank, bool statistics_of_batch, int pictures_in, int vectors_in,
+                         int pictures_out, int vectors_out) {
   std::vector<int> whole;
   for (int i = 0; statistics_of_batch && i < rank; ++i)
     if (i != 1) whole.push_back(i);
   const std::string x = axis_names(rank, whole);
   const auto list = [&](int pictures, int vectors) {
     std::string text;
-    for (int i = 0; i < pictures + vectors; ++i) text += (i ? ", " : "") + (i < pictures ? x : std::string("b"));
+    for (int i = 0; i < pictures + vectors; ++i)
+      text += (i ? ", " : "") + (i < pictures ? x : std::string("b"));
     return text;
   };
   return list(pictures_in, vectors_in) + " -> " + list(pictures_out, vectors_out);
 }
 
-// Calls body(c, rows) in parallel over channels, where rows(f) calls f(first element, past the last) for each
-// contiguous run of the channel, in order.
+// Calls body(c, rows) in parallel over channels, where rows(f) calls f(first element, past the
+// last) for each contiguous run of the channel, in order.
 template <class Body>
 void for_each_channel(const Shape& x, Body&& body) {
   const AxisView v(x, 1);
@@ -102,7 +104,8 @@ extern const OpDef batch_norm_train_op = define(OpSpec<NormParams>{
             elements([&](size_t i) { total += x[i]; });
             const double mean = total / count;
             elements([&](size_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-            const double variance = squares / count, scale = gamma[c] / std::sqrt(variance + p.epsilon);
+            const double variance = squares / count,
+                         scale = gamma[c] / std::sqrt(variance + p.epsilon);
             elements([&](size_t i) { out[0].f[i] = (x[i] - mean) * scale + beta[c]; });
             out[1].f[c] = mean;
             out[2].f[c] = variance;
@@ -114,20 +117,25 @@ extern const OpDef batch_norm_train_op = define(OpSpec<NormParams>{
           Grads g(3);
           const Tensor x = s.input(0);
           if (dy[0])
-            g = apply(batch_norm_grad_op, std::array{dy[0], x, s.input(1), s.output(1), s.output(2)}, p);
+            g = apply(batch_norm_grad_op,
+                      std::array{dy[0], x, s.input(1), s.output(1), s.output(2)}, p);
           if (!s.needs(0)) return g;
           const auto add_to_dx = [&](const Tensor& more) { g[0] = g[0] ? g[0] + more : more; };
           const double count = count_of(x.shape());
           const DType dtype = s.input_type(1).dtype;
-          const auto spread = [&](const Tensor& t, double factor) { return over(t * factor, x.rank()); };
+          const auto spread = [&](const Tensor& t, double factor) {
+            return over(t * factor, x.rank());
+          };
           if (dy[1]) add_to_dx(broadcast_to(as(spread(dy[1], 1 / count), x.dtype()), x.shape()));
           if (dy[2])
-            add_to_dx(as((as(x, dtype) - over(s.output(1), x.rank())) * spread(dy[2], 2 / count), x.dtype()));
+            add_to_dx(as((as(x, dtype) - over(s.output(1), x.rank())) * spread(dy[2], 2 / count),
+                         x.dtype()));
           return g;
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 7); },
     .fusion = opaque("reads x twice; the activation after it joins it as a fused operator"),
-    .onnx = no_onnx("training_mode=1 also updates running statistics; exported models use batch_norm_infer"),
+    .onnx = no_onnx(
+        "training_mode=1 also updates running statistics; exported models use batch_norm_infer"),
     .samples = {{{f32({4, 3, 2, 3}), f32({3}), f32({3})}},
                 {{f32({5, 2}), f32({2}), f32({2})}, {.epsilon = 1e-3}},
                 {{f32({2, 4, 3}), f32({4}), f32({4})}},
@@ -136,7 +144,11 @@ extern const OpDef batch_norm_train_op = define(OpSpec<NormParams>{
 
 extern const OpDef batch_norm_grad_op = define(OpSpec<NormParams>{
     .name = "batch_norm_grad",
-    .inputs = {{"dy", any_float}, {"x", any_float}, {"gamma", any_float}, {"mean", any_float}, {"variance", any_float}},
+    .inputs = {{"dy", any_float},
+               {"x", any_float},
+               {"gamma", any_float},
+               {"mean", any_float},
+               {"variance", any_float}},
     .outputs = {{"dx"}, {"dgamma"}, {"dbeta"}},
     .infer =
         [](auto&, Types in) {
@@ -158,7 +170,8 @@ extern const OpDef batch_norm_grad_op = define(OpSpec<NormParams>{
               dgamma += dy[i] * (x[i] - mean) * scale;
             });
             elements([&](size_t i) {
-              out[0].f[i] = gamma[c] * scale * (dy[i] - dbeta / count - (x[i] - mean) * scale * dgamma / count);
+              out[0].f[i] = gamma[c] * scale *
+                            (dy[i] - dbeta / count - (x[i] - mean) * scale * dgamma / count);
             });
             out[1].f[c] = dgamma;
             out[2].f[c] = dbeta;
@@ -170,25 +183,32 @@ extern const OpDef batch_norm_grad_op = define(OpSpec<NormParams>{
     .fusion = opaque("reads x and dy twice"),
     .onnx = no_onnx("only training needs it"),
     .samples = {{{f32({4, 3, 2, 3}), f32({4, 3, 2, 3}), f32({3}), f32({3}), f32({3}, 0.5, 2)}},
-                {{f32({5, 2}), f32({5, 2}), f32({2}), f32({2}), f32({2}, 0.5, 2)}, {.epsilon = 1e-3}},
+                {{f32({5, 2}), f32({5, 2}), f32({2}), f32({2}), f32({2}, 0.5, 2)},
+                 {.epsilon = 1e-3}},
                 {{f32({0, 3, 2, 2}), f32({0, 3, 2, 2}), f32({3}), f32({3}), f32({3}, 0.5, 2)}}},
     .decompose =
         [](auto& p, std::span<const Tensor> in) {
           const DType dtype = in[2].dtype();
           const int rank = in[1].rank();
           const double count = count_of(in[1].shape());
-          const Tensor dy = as(in[0], dtype), x = as(in[1], dtype), scale = rsqrt(in[4] + p.epsilon);
+          const Tensor dy = as(in[0], dtype), x = as(in[1], dtype),
+                       scale = rsqrt(in[4] + p.epsilon);
           const Tensor normal = (x - over(in[3], rank)) * over(scale, rank);
-          const Tensor dbeta = sum(dy, all_but_channels(rank)), dgamma = sum(dy * normal, all_but_channels(rank));
-          const Tensor dx = over(in[2] * scale, rank) *
-                            (dy - over(dbeta * (1 / count), rank) - normal * over(dgamma * (1 / count), rank));
+          const Tensor dbeta = sum(dy, all_but_channels(rank)),
+                       dgamma = sum(dy * normal, all_but_channels(rank));
+          const Tensor dx = over(in[2] * scale, rank) * (dy - over(dbeta * (1 / count), rank) -
+                                                         normal * over(dgamma * (1 / count), rank));
           return std::vector{as(dx, in[1].dtype()), dgamma, dbeta};
         },
 });
 
 extern const OpDef batch_norm_infer_op = define(OpSpec<NormParams>{
     .name = "batch_norm_infer",
-    .inputs = {{"x", any_float}, {"gamma", any_float}, {"beta", any_float}, {"mean", any_float}, {"variance", any_float}},
+    .inputs = {{"x", any_float},
+               {"gamma", any_float},
+               {"beta", any_float},
+               {"mean", any_float},
+               {"variance", any_float}},
     .outputs = {{"y"}},
     .infer =
         [](auto&, Types in) {
@@ -223,9 +243,12 @@ extern const OpDef batch_norm_infer_op = define(OpSpec<NormParams>{
           return g;
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 2); },
-    .fusion = opaque("folded into the convolution before it, or decomposed into elementwise operators"),
+    .fusion =
+        opaque("folded into the convolution before it, or decomposed into elementwise operators"),
     .onnx = OnnxMapping<NormParams>{"BatchNormalization", 15,
-                                    [](auto& p, Types) { return OnnxCall{{{"epsilon", p.epsilon}}, {}}; },
+                                    [](auto& p, Types) {
+                                      return OnnxCall{{{"epsilon", p.epsilon}}, {}};
+                                    },
                                     [](const OnnxCall& c, Types) -> std::optional<NormParams> {
                                       if (c.integer("training_mode", 0) != 0) return std::nullopt;
                                       return NormParams{c.number("epsilon", 1e-5)};
@@ -238,20 +261,22 @@ extern const OpDef batch_norm_infer_op = define(OpSpec<NormParams>{
           const int rank = in[0].rank();
           const DType dtype = in[1].dtype();
           const Tensor scale = in[1] * rsqrt(in[4] + p.epsilon), shift = in[2] - in[3] * scale;
-          return std::vector{as(as(in[0], dtype) * over(scale, rank) + over(shift, rank), in[0].dtype())};
+          return std::vector{
+              as(as(in[0], dtype) * over(scale, rank) + over(shift, rank), in[0].dtype())};
         },
 });
 
 }  // namespace ops
 
 BatchNormResult batch_norm_train(const Arg& x, const Arg& gamma, const Arg& beta, double epsilon) {
-  const auto out = apply(ops::batch_norm_train_op, std::array{x.tensor(), gamma.tensor(), beta.tensor()},
-                         ops::NormParams{epsilon}, x.site());
+  const auto out =
+      apply(ops::batch_norm_train_op, std::array{x.tensor(), gamma.tensor(), beta.tensor()},
+            ops::NormParams{epsilon}, x.site());
   return {out[0], out[1], out[2]};
 }
 
-Tensor batch_norm_infer(const Arg& x, const Arg& gamma, const Arg& beta, const Arg& mean, const Arg& variance,
-                        double epsilon) {
+Tensor batch_norm_infer(const Arg& x, const Arg& gamma, const Arg& beta, const Arg& mean,
+                        const Arg& variance, double epsilon) {
   return apply1(ops::batch_norm_infer_op,
                 {x.tensor(), gamma.tensor(), beta.tensor(), mean.tensor(), variance.tensor()},
                 ops::NormParams{epsilon}, x.site());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call → operator + parameters: what a convolution is, for kernels and passes. (trail: a call → operator + parameters)
+// What a convolution is, for kernels and passes. (trail: a call → operator + parameters)
 //
-//   conv(x, weight[, bias]) → y            x [n, c, h, w], weight [k, c/groups, r, s], bias [k], y [n, k, y, x]
-//   conv_grad_input(dy, weight) → dx       (ONNX ConvTranspose)
+//   conv(x, weight[, bias]) → y
+//   conv_grad_input(dy, weight) → dx      (ONNX ConvTranspose)
 //   conv_grad_weight(x, dy) → dweight
+// x [n, c, h, w], weight [k, c/groups, r, s], bias [k], y [n, k, y, x].
 #pragma once
 #include "ops/nn/window.h"
 
@@ -39,8 +40,8 @@ struct ConvSizes {
   double flops() const { return 2.0 * double(n * k * y * x) * double(c / groups * r * s); }
 };
 // Each checks its operands; throws with name, got and expected.
-ConvSizes conv_sizes(const ConvParams& p, Types in);                       // x, weight[, bias]
-ConvSizes conv_grad_input_sizes(const ConvGradInputParams& p, Types in);   // dy, weight
-ConvSizes conv_grad_weight_sizes(const ConvGradWeightParams& p, Types in); // x, dy
+ConvSizes conv_sizes(const ConvParams& p, Types in);                        // x, weight[, bias]
+ConvSizes conv_grad_input_sizes(const ConvGradInputParams& p, Types in);    // dy, weight
+ConvSizes conv_grad_weight_sizes(const ConvGradWeightParams& p, Types in);  // x, dy
 
 }  // namespace cairn::ops

@@ -17,19 +17,23 @@ TEST(Conv, AddsTheProductsUnderTheWindow) {
   const Tensor weight = Tensor::from<double>({1, 0, 0, -1}, {1, 1, 2, 2});
   EXPECT_EQ(conv2d(x, weight).values<double>(), (std::vector<double>{-4, -4, -4, -4}));
   const Tensor bias = Tensor::from<double>({10}, {1});
-  EXPECT_EQ(conv2d(x, weight, bias, {.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1}).values<double>(),
+  EXPECT_EQ(conv2d(x, weight, bias, {.stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1})
+                .values<double>(),
             (std::vector<double>{9, 7, 3, 6}));
-  EXPECT_EQ(conv2d(x, weight, {}, {.dilation_h = 2, .dilation_w = 2}).values<double>(), std::vector<double>{-8});
+  EXPECT_EQ(conv2d(x, weight, {}, {.dilation_h = 2, .dilation_w = 2}).values<double>(),
+            std::vector<double>{-8});
 }
 
 TEST(Conv, PadsEachSideByItsOwnAmount) {
-  const Tensor x = Tensor::from<double>({1, 2}, {1, 1, 1, 2}), weight = Tensor::from<double>({3, 5}, {1, 1, 1, 2});
+  const Tensor x = Tensor::from<double>({1, 2}, {1, 1, 1, 2}),
+               weight = Tensor::from<double>({3, 5}, {1, 1, 1, 2});
   EXPECT_EQ(conv({x, weight}, {.pad_before = {0, 2}, .pad_after = {1, 0}}).values<double>(),
             (std::vector<double>{0, 5, 13, 0, 0, 0}));
 }
 
 TEST(Conv, GroupsStrideDilationAndBiasFollowPyTorch) {
-  const ConvParams p{.stride = {2, 1}, .pad_before = {1, 0}, .pad_after = {2, 1}, .dilation = {1, 2}, .groups = 2};
+  const ConvParams p{
+      .stride = {2, 1}, .pad_before = {1, 0}, .pad_after = {2, 1}, .dilation = {1, 2}, .groups = 2};
   expect_gradients([&](auto& in) { return std::vector{conv(in, p)}; },
                    {pattern({2, 4, 4, 5}, 1), pattern({6, 2, 3, 2}, 2), pattern({6}, 3)},
                    {{-2.843406677246, -23.05812072754, -10.62835161388}},
@@ -47,7 +51,8 @@ TEST(Conv, StrideThatLeavesARestFollowsPyTorch) {
   expect_gradients([&](auto& in) { return std::vector{conv(in, p)}; },
                    {pattern({2, 3, 6, 5}, 1), pattern({4, 3, 3, 3}, 2)},
                    {{-1.786407470703, 13.20839309692, 0.3076525628567}},
-                   {{-0.4897918701172, -2.448905944824, -3.753608010709}, {1.143363952637, 2.476551055908, 7.238921076059}},
+                   {{-0.4897918701172, -2.448905944824, -3.753608010709},
+                    {1.143363952637, 2.476551055908, 7.238921076059}},
                    {{-0.419849395752, -11.81577682495, 0.01142234355211},
                     {-0.8473091125488, -9.107360839844, 11.91866090149},
                     {-0.723014831543, 19.70350265503, -8.888109900057}});
@@ -66,11 +71,13 @@ TEST(Conv, DepthwiseFollowsPyTorch) {
 }
 
 TEST(Conv, GradInputIsTheTransposedConvolutionOfPyTorch) {
-  const ConvGradInputParams p{{.stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 3}, {6, 4}};
+  const ConvGradInputParams p{
+      {.stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 3}, {6, 4}};
   expect_gradients([&](auto& in) { return apply(conv_grad_input_op, in, p); },
                    {pattern({2, 6, 3, 2}, 1), pattern({6, 2, 3, 3}, 2)},
                    {{-0.435359954834, -5.788383483887, -4.245132721961}},
-                   {{-0.7261352539062, -4.006217956543, 2.403790943325}, {0.6242599487305, 5.517921447754, -8.710748851299}},
+                   {{-0.7261352539062, -4.006217956543, 2.403790943325},
+                    {0.6242599487305, 5.517921447754, -8.710748851299}},
                    {{-0.6170539855957, -0.5806541442871, 3.649302504957},
                     {-1.245132446289, 3.312355041504, -3.526158593595},
                     {-0.8370170593262, -0.7933349609375, 12.25982675701}});
@@ -98,23 +105,49 @@ TEST(Conv, ReferenceGivesTheSameBitsForAnyNumberOfThreads) {
 
 TEST(Conv, ErrorsNameArgumentGotAndExpected) {
   const Tensor x = Tensor::zeros({1, 4, 5, 5}), weight = Tensor::zeros({6, 4, 3, 3});
-  expect_error([&] { conv2d(Tensor::zeros({4, 5, 5}), weight); }, {"conv: input x: got f32[4,5,5], expected four axes",
-                                                                  "conv_test.cpp:"});
-  expect_error([&] { conv2d(x, Tensor::zeros({6, 3, 3, 3})); }, {"input weight: got f32[6,3,3,3]", "4 channels in 1 groups"});
-  expect_error([&] { conv2d(x, weight, Tensor::zeros({5})); }, {"input bias: got f32[5], expected [6]"});
-  expect_error([&] { conv2d(x, Tensor::zeros({6, 2, 3, 3}), {}, {.groups = 3}); }, {"input weight", "in 3 groups"});
-  expect_error([&] { conv2d(x, Tensor::zeros({5, 2, 3, 3}), {}, {.groups = 2}); }, {"input weight", "into 2 groups"});
+  expect_error(
+      [&] {
+        conv2d(Tensor::zeros({4, 5, 5}), weight);
+      },
+      {"conv: input x: got f32[4,5,5], expected four axes", "conv_test.cpp:"});
+  expect_error(
+      [&] {
+        conv2d(x, Tensor::zeros({6, 3, 3, 3}));
+      },
+      {"input weight: got f32[6,3,3,3]", "4 channels in 1 groups"});
+  expect_error([&] { conv2d(x, weight, Tensor::zeros({5})); },
+               {"input bias: got f32[5], expected [6]"});
+  expect_error(
+      [&] {
+        conv2d(x, Tensor::zeros({6, 2, 3, 3}), {}, {.groups = 3});
+      },
+      {"input weight", "in 3 groups"});
+  expect_error(
+      [&] {
+        conv2d(x, Tensor::zeros({5, 2, 3, 3}), {}, {.groups = 2});
+      },
+      {"input weight", "into 2 groups"});
   expect_error([&] { conv2d(x, weight, {}, {.stride_h = 0}); }, {"parameter stride: got [0,1]"});
   expect_error([&] { conv2d(x, weight, {}, {.pad_w = -1}); }, {"parameter pad_before: got [0,-1]"});
-  expect_error([&] { conv2d(x, weight, {}, {.dilation_h = 3}); }, {"input x", "at least 7 × 3 pixels"});
-  expect_error([&] { conv2d(x, Tensor::zeros({6, 4, 3, 3}, DType::f64)); }, {"input weight: got f64", "f32"});
-  expect_error([&] { apply1(conv_grad_input_op, {Tensor::zeros({1, 6, 3, 3}), weight}, ConvGradInputParams{{}, {6, 5}}); },
-               {"conv_grad_input: input dy: got f32[1,6,3,3], expected [1,6,4,3]"});
+  expect_error([&] { conv2d(x, weight, {}, {.dilation_h = 3}); },
+               {"input x", "at least 7 × 3 pixels"});
+  expect_error(
+      [&] {
+        conv2d(x, Tensor::zeros({6, 4, 3, 3}, DType::f64));
+      },
+      {"input weight: got f64", "f32"});
+  expect_error(
+      [&] {
+        apply1(conv_grad_input_op, {Tensor::zeros({1, 6, 3, 3}), weight},
+               ConvGradInputParams{{}, {6, 5}});
+      },
+      {"conv_grad_input: input dy: got f32[1,6,3,3], expected [1,6,4,3]"});
 }
 
 TEST(Conv, OnnxReadsBackWhatItWrites) {
   const TypeList in{{DType::f32, {1, 4, 7, 8}}, {DType::f32, {6, 2, 3, 2}}};
-  const Params p = ConvParams{.stride = {2, 1}, .pad_before = {0, 1}, .pad_after = {2, 1}, .dilation = {1, 2}, .groups = 2};
+  const Params p = ConvParams{
+      .stride = {2, 1}, .pad_before = {0, 1}, .pad_after = {2, 1}, .dilation = {1, 2}, .groups = 2};
   const auto back = conv_op.onnx.read(conv_op.onnx.write(p, in), in);
   ASSERT_TRUE(back);
   EXPECT_EQ(*back, p);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalisation over the last axes, record by record: y = weight (x − mean) / √(variance + ε) + bias.
+// Layer normalisation over the last axes, record by record: y = weight (x − mean) / √(variance + ε)
+// + bias.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -23,8 +24,9 @@ void expect_last_axes(Types in, size_t x, std::initializer_list<const char*> nam
     expect_shape(name, in[i], w, "as the weight");
     expect_norm_dtype(name, in[i], in[x].dtype);
     if (in[i].dtype != in[x + 1].dtype)
-      fail(ErrorCode::dtype_unsupported, fmt::format("input {}: got {}, expected {} as input weight", name,
-                                                     to_string(in[i]), cairn::name(in[x + 1].dtype)));
+      fail(ErrorCode::dtype_unsupported,
+           fmt::format("input {}: got {}, expected {} as input weight", name, to_string(in[i]),
+                       cairn::name(in[x + 1].dtype)));
   }
 }
 
@@ -53,7 +55,9 @@ struct RowStatistics {
   }
 };
 
-int64_t rows_of(const Shape& x, const Shape& weight) { return weight.numel() ? x.numel() / weight.numel() : 0; }
+int64_t rows_of(const Shape& x, const Shape& weight) {
+  return weight.numel() ? x.numel() / weight.numel() : 0;
+}
 
 Tensor as(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : cast(t, dtype); }
 
@@ -61,7 +65,9 @@ Tensor as(const Tensor& t, DType dtype) { return t.dtype() == dtype ? t : cast(t
 
 extern const OpDef layer_norm_op = define(OpSpec<NormParams>{
     .name = "layer_norm",
-    .inputs = {{"x", any_float}, {"weight", any_float}, {.name = "bias", .dtypes = any_float, .optional = true}},
+    .inputs = {{"x", any_float},
+               {"weight", any_float},
+               {.name = "bias", .dtypes = any_float, .optional = true}},
     .outputs = {{"y"}},
     .infer =
         [](auto&, Types in) {
@@ -78,7 +84,8 @@ extern const OpDef layer_norm_op = define(OpSpec<NormParams>{
               const RowStatistics of(x, length, p.epsilon);
               for (int64_t i = 0; i < length; ++i)
                 out[0].f[size_t(row * length + i)] =
-                    (x[i] - of.mean) * of.scale * in[1].f[size_t(i)] + (in.size() > 2 ? in[2].f[size_t(i)] : 0);
+                    (x[i] - of.mean) * of.scale * in[1].f[size_t(i)] +
+                    (in.size() > 2 ? in[2].f[size_t(i)] : 0);
             }
           });
         },
@@ -91,16 +98,18 @@ extern const OpDef layer_norm_op = define(OpSpec<NormParams>{
         },
     .cost = [](auto&, Types in, Types out) { return elementwise_cost(in, out, 8); },
     .fusion = row_reduction(),
-    .onnx = OnnxMapping<NormParams>{"LayerNormalization", 17,
-                                    [](auto& p, Types in) {
-                                      return OnnxCall{{{"axis", int64_t(-in[1].shape.rank())}, {"epsilon", p.epsilon}}, {}};
-                                    },
-                                    [](const OnnxCall& c, Types in) -> std::optional<NormParams> {
-                                      const int rank = in[0].shape.rank();
-                                      if (normalize_axis(c.integer("axis", -1), rank) != rank - in[1].shape.rank())
-                                        return std::nullopt;  // a weight that broadcasts
-                                      return NormParams{c.number("epsilon", 1e-5)};
-                                    }},
+    .onnx =
+        OnnxMapping<NormParams>{
+            "LayerNormalization", 17,
+            [](auto& p, Types in) {
+              return OnnxCall{{{"axis", int64_t(-in[1].shape.rank())}, {"epsilon", p.epsilon}}, {}};
+            },
+            [](const OnnxCall& c, Types in) -> std::optional<NormParams> {
+              const int rank = in[0].shape.rank();
+              if (normalize_axis(c.integer("axis", -1), rank) != rank - in[1].shape.rank())
+                return std::nullopt;  // a weight that broadcasts
+              return NormParams{c.number("epsilon", 1e-5)};
+            }},
     .samples = {{{f32({2, 3, 5}), f32({5}), f32({5})}},
                 {{f32({4, 3, 2}), f32({3, 2}), f32({3, 2})}, {.epsilon = 1e-3}},
                 {{f32({3, 7}), f32({7})}},
@@ -136,8 +145,9 @@ extern const OpDef layer_norm_grad_op = define(OpSpec<NormParams>{
                 along += dy[first + i] * weight[i] * normal[first + i];
               }
               for (size_t i = 0; i < size_t(length); ++i)
-                out[0].f[first + i] = of.scale * (dy[first + i] * weight[i] - total / double(length) -
-                                                  normal[first + i] * along / double(length));
+                out[0].f[first + i] =
+                    of.scale * (dy[first + i] * weight[i] - total / double(length) -
+                                normal[first + i] * along / double(length));
             }
           });
           parallel_for(length, 1, [&](int64_t begin, int64_t end) {
@@ -167,7 +177,8 @@ extern const OpDef layer_norm_grad_op = define(OpSpec<NormParams>{
           for (int i = 0; i < x.rank(); ++i) (i < lead ? first : last).push_back(i);
           const auto row_mean = [&](const Tensor& t) { return mean(t, last, Keep::yes); };
           const auto over_rows = [&](const Tensor& t) { return first.empty() ? t : sum(t, first); };
-          const Tensor centred = x - row_mean(x), scale = rsqrt(row_mean(square(centred)) + p.epsilon);
+          const Tensor centred = x - row_mean(x),
+                       scale = rsqrt(row_mean(square(centred)) + p.epsilon);
           const Tensor normal = centred * scale, g = dy * weight;
           const Tensor dx = scale * (g - row_mean(g) - normal * row_mean(g * normal));
           return std::vector{as(dx, in[1].dtype()), over_rows(dy * normal), over_rows(dy)};
@@ -177,7 +188,8 @@ extern const OpDef layer_norm_grad_op = define(OpSpec<NormParams>{
 }  // namespace ops
 
 Tensor layer_norm(const Arg& x, const Arg& weight, const Arg& bias, double epsilon) {
-  return apply1(ops::layer_norm_op, {x.tensor(), weight.tensor(), bias.tensor()}, ops::NormParams{epsilon}, x.site());
+  return apply1(ops::layer_norm_op, {x.tensor(), weight.tensor(), bias.tensor()},
+                ops::NormParams{epsilon}, x.site());
 }
 
 }  // namespace cairn

@@ -21,42 +21,57 @@ TEST(MaxPool, GivesTheMaximumAndItsPlace) {
 
 TEST(MaxPool, PaddingNeverWinsAndNanAlwaysDoes) {
   const Tensor low = Tensor::full({DType::f64, {1, 1, 2, 2}}, -9);
-  const PoolOptions padded{.kernel_h = 3, .kernel_w = 3, .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1};
+  const PoolOptions padded{
+      .kernel_h = 3, .kernel_w = 3, .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1};
   EXPECT_EQ(max_pool2d(low, padded).values<double>(), std::vector<double>(4, -9));
   const Tensor x = Tensor::from<double>({NAN, 1, 2, 3}, {1, 1, 2, 2});
   EXPECT_TRUE(std::isnan(max_pool2d(x, {}).item()));
 }
 
 TEST(MaxPool, PaddingStrideAndDilationFollowPyTorch) {
-  const MaxPoolParams p{.kernel = {3, 2}, .stride = {2, 1}, .pad_before = {1, 1}, .pad_after = {1, 1}, .dilation = {1, 2}};
-  expect_gradients([&](auto& in) { return std::vector{apply(max_pool_op, in, p)[0]}; }, {pattern(kPicture, 4)},
-                   {{0.548828125, 92.923828125, 0.05517196655273}}, {{0, -3.818359375, 11.23330688477}},
+  const MaxPoolParams p{.kernel = {3, 2},
+                        .stride = {2, 1},
+                        .pad_before = {1, 1},
+                        .pad_after = {1, 1},
+                        .dilation = {1, 2}};
+  expect_gradients([&](auto& in) { return std::vector{apply(max_pool_op, in, p)[0]}; },
+                   {pattern(kPicture, 4)}, {{0.548828125, 92.923828125, 0.05517196655273}},
+                   {{0, -3.818359375, 11.23330688477}},
                    {kZero, {-0.228515625, -19.013671875, 1.207523345947}});
-  expect_digest("indices", apply(max_pool_op, {{pattern(kPicture, 4)}}, p)[1], {1, 3072, -58.77734375});
+  expect_digest("indices", apply(max_pool_op, {{pattern(kPicture, 4)}}, p)[1],
+                {1, 3072, -58.77734375});
 }
 
 TEST(MaxPool, CeilModeFollowsPyTorch) {
   const PoolOptions o{.kernel_h = 3, .kernel_w = 3, .ceil_mode = true};
-  expect_gradients([&](auto& in) { return std::vector{max_pool2d(in[0], o)}; }, {pattern(kPicture, 4)},
-                   {{0.572265625, 41.5859375, -1.859313964844}}, {{0, -2.837890625, 2.525547027588}},
+  expect_gradients([&](auto& in) { return std::vector{max_pool2d(in[0], o)}; },
+                   {pattern(kPicture, 4)}, {{0.572265625, 41.5859375, -1.859313964844}},
+                   {{0, -2.837890625, 2.525547027588}},
                    {kZero, {-0.205078125, -0.390625, -1.100189208984}});
 }
 
 TEST(MaxPool, RefusesWindowsThatReadNothing) {
   const Tensor x = Tensor::zeros({1, 1, 3, 3});
-  expect_error([&] { max_pool2d(x, {.pad_h = 2}); }, {"max_pool: input x: got f32[1,1,3,3]", "at least one pixel"});
+  expect_error([&] { max_pool2d(x, {.pad_h = 2}); },
+               {"max_pool: input x: got f32[1,1,3,3]", "at least one pixel"});
   expect_error([&] { max_pool2d(x, {.kernel_h = 4}); }, {"max_pool: input x"});
   // A dilated window can step over the only row: padding, row, padding.
-  expect_error([&] { apply(max_pool_op, {{Tensor::zeros({1, 1, 1, 3})}},
-                           MaxPoolParams{.pad_before = {1, 0}, .pad_after = {1, 0}, .dilation = {2, 1}}); },
-               {"max_pool: input x"});
+  expect_error(
+      [&] {
+        apply(max_pool_op, {{Tensor::zeros({1, 1, 1, 3})}},
+              MaxPoolParams{.pad_before = {1, 0}, .pad_after = {1, 0}, .dilation = {2, 1}});
+      },
+      {"max_pool: input x"});
 }
 
 TEST(MaxPool, GradientRefusesPlacesOutsideThePicture) {
   const Tensor dy = Tensor::zeros({1, 1, 1, 1});
   for (int32_t place : {-1, 4})
     expect_error(
-        [&] { apply1(max_pool_grad_op, {dy, Tensor::from<int32_t>({place}, {1, 1, 1, 1})}, MaxPoolGradParams{{2, 2}}); },
+        [&] {
+          apply1(max_pool_grad_op, {dy, Tensor::from<int32_t>({place}, {1, 1, 1, 1})},
+                 MaxPoolGradParams{{2, 2}});
+        },
         {"max_pool_grad: input indices: got " + std::to_string(place) + ", expected 0 … 3"});
 }
 
@@ -67,13 +82,15 @@ struct AvgCase {
 class AvgPool : public testing::TestWithParam<AvgCase> {};
 TEST_P(AvgPool, FollowsPyTorch) {
   const AvgCase& c = GetParam();
-  expect_gradients([&](auto& in) { return apply(avg_pool_op, in, c.params); }, {pattern(kPicture, 4)}, {c.value},
-                   {c.gradient}, {kZero, c.second});
+  expect_gradients([&](auto& in) { return apply(avg_pool_op, in, c.params); },
+                   {pattern(kPicture, 4)}, {c.value}, {c.gradient}, {kZero, c.second});
 }
 INSTANTIATE_TEST_SUITE_P(
     All, AvgPool,
     testing::Values(
-        AvgCase{{}, {-0.01513671875, -0.48779296875, -0.4980306625366}, {-0.24755859375, -2.837890625, 1.266098976135},
+        AvgCase{{},
+                {-0.01513671875, -0.48779296875, -0.4980306625366},
+                {-0.24755859375, -2.837890625, 1.266098976135},
                 {-0.2998046875, -0.09423828125, 0.2928485870361}},
         AvgCase{{.kernel = {3, 2}, .stride = {2, 1}, .pad_before = {1, 1}, .pad_after = {1, 1}},
                 {0.03255208333333, -3.466796875, -0.565097173055},
@@ -83,7 +100,11 @@ INSTANTIATE_TEST_SUITE_P(
                 {-0.006727430555556, -1.969292534722, 0.9884815216064},
                 {-0.1100260416667, -0.8824869791667, -0.4946513705783},
                 {-0.1332465277778, -1.605034722222, -0.1936100853814}},
-        AvgCase{{.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}, .ceil_mode = true, .count_padding = false},
+        AvgCase{{.kernel = {3, 3},
+                 .pad_before = {1, 1},
+                 .pad_after = {1, 1},
+                 .ceil_mode = true,
+                 .count_padding = false},
                 {-0.01513671875, -2.573784722222, 1.173915439182},
                 {-0.24755859375, -2.404296875, -1.052585177951},
                 {-0.2998046875, -2.585774739583, -0.2116119596693}}));

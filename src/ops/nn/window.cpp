@@ -23,7 +23,8 @@ int64_t WindowAxis::count(bool ceil_mode) const {
 
 bool WindowAxis::all_windows_read(int64_t windows) const {
   const auto reads = [&](int64_t window) {
-    const int64_t skipped = std::max<int64_t>(0, before - window * stride);  // positions in front of the first
+    const int64_t skipped =
+        std::max<int64_t>(0, before - window * stride);  // positions in front of the first
     const int64_t tap = (skipped + dilation - 1) / dilation;
     return tap < kernel && inside(at(window, tap));
   };
@@ -34,11 +35,13 @@ bool WindowAxis::all_windows_read(int64_t windows) const {
 }
 
 void expect_pair(std::string_view name, const Shape& list, int64_t least) {
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();  // keeps products of two within int64
+  constexpr int64_t most =
+      std::numeric_limits<int32_t>::max();  // keeps products of two within int64
   bool good = list.rank() == 2;
   for (int64_t value : list) good = good && value >= least && value <= most;
   if (!good)
-    wrong_param(name, to_string(list), fmt::format("[height, width], each from {} to {}", least, most));
+    wrong_param(name, to_string(list),
+                fmt::format("[height, width], each from {} to {}", least, most));
 }
 
 std::vector<OnnxAttribute> onnx_window(const OnnxWindow& w) {
@@ -50,12 +53,15 @@ std::vector<OnnxAttribute> onnx_window(const OnnxWindow& w) {
   return out;
 }
 
-std::optional<OnnxWindow> read_onnx_window(const OnnxCall& call, const Shape& x, const Shape& kernel) {
+std::optional<OnnxWindow> read_onnx_window(const OnnxCall& call, const Shape& x,
+                                           const Shape& kernel) {
   OnnxWindow w;
   const auto kernel_shape = call.integers("kernel_shape", list(kernel));
-  const auto strides = call.integers("strides", {1, 1}), dilations = call.integers("dilations", {1, 1});
+  const auto strides = call.integers("strides", {1, 1}),
+             dilations = call.integers("dilations", {1, 1});
   const auto pads = call.integers("pads", {0, 0, 0, 0});
-  if (x.rank() != 4 || kernel_shape.size() != 2 || strides.size() != 2 || dilations.size() != 2 || pads.size() != 4)
+  if (x.rank() != 4 || kernel_shape.size() != 2 || strides.size() != 2 || dilations.size() != 2 ||
+      pads.size() != 4)
     return std::nullopt;
   w.kernel = Shape(kernel_shape);
   w.stride = Shape(strides);

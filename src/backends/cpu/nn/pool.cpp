@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maximum and average pooling of f32 and their gradients, dense or with channels in blocks of 8 or 16: plane by
-// plane, a row of windows at a time and tap by tap. A plane is one thread's, so bits do not depend on their number.
+// Maximum and average pooling of f32 and their gradients, dense or with channels in blocks of 8 or
+// 16: plane by plane, a row of windows at a time and tap by tap. A plane is one thread's, so bits
+// do not depend on their number.
 #include "ops/nn/pool.h"
 
 #include <limits>
@@ -20,7 +21,8 @@
 namespace cairn::cpu {
 namespace {
 
-// What one tap of a row of windows reads: window i reads pixel first + i · stride of its plane, all `block` channels.
+// What one tap of a row of windows reads: window i reads pixel first + i · stride of its plane, all
+// `block` channels.
 struct TapRow {
   int64_t windows, first, stride, block;
 };
@@ -41,7 +43,8 @@ using D = hn::CappedTag<double, 8>;
 using H = hn::Rebind<float, D>;
 
 // y and places: the row's best so far. NaN wins.
-void MaxTap(const TapRow& t, const float* HWY_RESTRICT x, float* HWY_RESTRICT y, int32_t* HWY_RESTRICT places) {
+void MaxTap(const TapRow& t, const float* HWY_RESTRICT x, float* HWY_RESTRICT y,
+            int32_t* HWY_RESTRICT places) {
   if (t.block == 1) {
     for (int64_t i = 0; i < t.windows; ++i) {
       const float value = x[t.first + i * t.stride];
@@ -61,7 +64,8 @@ void MaxTap(const TapRow& t, const float* HWY_RESTRICT x, float* HWY_RESTRICT y,
       const auto value = hn::LoadU(d, x + pixel * t.block + k), best = hn::LoadU(d, y + at);
       const auto take = hn::Or(hn::Gt(value, best), hn::IsNaN(value));
       hn::StoreU(hn::IfThenElse(take, value, best), d, y + at);
-      hn::StoreU(hn::IfThenElse(hn::RebindMask(di, take), place, hn::LoadU(di, places + at)), di, places + at);
+      hn::StoreU(hn::IfThenElse(hn::RebindMask(di, take), place, hn::LoadU(di, places + at)), di,
+                 places + at);
     }
   }
 }
@@ -106,7 +110,8 @@ HWY_EXPORT(MaxTap);
 HWY_EXPORT(AddTap);
 HWY_EXPORT(SpreadTap);
 
-// The windows of one row whose tap s reads a pixel: window x reads pixel x · stride + offset of its row.
+// The windows of one row whose tap s reads a pixel: window x reads pixel x · stride + offset of its
+// row.
 struct Span {
   int64_t begin, end, offset;
 };
@@ -118,7 +123,8 @@ struct Problem {
   std::vector<Span> spans;     // one for each tap along a row
   std::vector<int64_t> first;  // for each window of a row, the first pixel it reads
 
-  Problem(const Planes& p, const ops::PoolSizes& sizes, bool count) : planes(p), z(sizes), count_padding(count) {
+  Problem(const Planes& p, const ops::PoolSizes& sizes, bool count)
+      : planes(p), z(sizes), count_padding(count) {
     const ops::WindowAxis& across = z.horizontal;
     first.assign(size_t(z.x), -1);
     for (int64_t s = 0; s < across.kernel; ++s) {
@@ -140,7 +146,8 @@ struct Problem {
       if (const int64_t h = z.vertical.at(y, r); z.vertical.inside(h))
         for (const Span& span : spans)
           if (const int64_t x = span.begin; x < span.end)
-            body(TapRow{span.end - x, h * z.w + x * z.horizontal.stride + span.offset, z.horizontal.stride, planes.block},
+            body(TapRow{span.end - x, h * z.w + x * z.horizontal.stride + span.offset,
+                        z.horizontal.stride, planes.block},
                  x * planes.block);
   }
   // The first pixel that window (y, x) reads.
@@ -151,7 +158,8 @@ struct Problem {
   }
   int64_t plane_in() const { return z.h * z.w * planes.block; }
   double count(int64_t y, int64_t x) const {
-    return double(ops::avg_pool_count(z.vertical, y, count_padding) * ops::avg_pool_count(z.horizontal, x, count_padding));
+    return double(ops::avg_pool_count(z.vertical, y, count_padding) *
+                  ops::avg_pool_count(z.horizontal, x, count_padding));
   }
   int64_t row() const { return z.x * planes.block; }
   // Calls body(begin, end) over planes on all threads.
@@ -170,8 +178,11 @@ void max_pool(const Problem& p, const void* const* in, void* const* out) {
         float* y = static_cast<float*>(out[0]) + (plane * p.z.y + i) * p.row();
         int32_t* places = static_cast<int32_t*>(out[1]) + (plane * p.z.y + i) * p.row();
         std::fill_n(y, p.row(), -std::numeric_limits<float>::infinity());
-        for (int64_t j = 0; j < p.z.x; ++j) std::fill_n(places + j * p.planes.block, p.planes.block, int32_t(p.first_pixel(i, j)));
-        p.for_each_tap(i, [&](const TapRow& t, int64_t at) { HWY_DYNAMIC_DISPATCH(MaxTap)(t, x, y + at, places + at); });
+        for (int64_t j = 0; j < p.z.x; ++j)
+          std::fill_n(places + j * p.planes.block, p.planes.block, int32_t(p.first_pixel(i, j)));
+        p.for_each_tap(i, [&](const TapRow& t, int64_t at) {
+          HWY_DYNAMIC_DISPATCH(MaxTap)(t, x, y + at, places + at);
+        });
       }
   });
 }
@@ -184,9 +195,12 @@ void avg_pool(const Problem& p, const void* const* in, void* const* out) {
         const float* x = static_cast<const float*>(in[0]) + plane * p.plane_in();
         float* y = static_cast<float*>(out[0]) + (plane * p.z.y + i) * p.row();
         std::ranges::fill(sums, 0.0);
-        p.for_each_tap(i, [&](const TapRow& t, int64_t at) { HWY_DYNAMIC_DISPATCH(AddTap)(t, x, &sums[size_t(at)]); });
+        p.for_each_tap(i, [&](const TapRow& t, int64_t at) {
+          HWY_DYNAMIC_DISPATCH(AddTap)(t, x, &sums[size_t(at)]);
+        });
         for (int64_t j = 0, k = 0; j < p.z.x; ++j)
-          for (const double count = p.count(i, j); k < (j + 1) * p.planes.block; ++k) y[k] = float(sums[size_t(k)] / count);
+          for (const double count = p.count(i, j); k < (j + 1) * p.planes.block; ++k)
+            y[k] = float(sums[size_t(k)] / count);
       }
   });
 }
@@ -200,8 +214,11 @@ void avg_pool_grad(const Problem& p, const void* const* in, void* const* out) {
       for (int64_t i = 0; i < p.z.y; ++i) {
         const float* dy = static_cast<const float*>(in[0]) + (plane * p.z.y + i) * p.row();
         for (int64_t j = 0, k = 0; j < p.z.x; ++j)
-          for (const double count = p.count(i, j); k < (j + 1) * p.planes.block; ++k) shares[size_t(k)] = float(dy[k] / count);
-        p.for_each_tap(i, [&](const TapRow& t, int64_t at) { HWY_DYNAMIC_DISPATCH(SpreadTap)(t, &shares[size_t(at)], dx); });
+          for (const double count = p.count(i, j); k < (j + 1) * p.planes.block; ++k)
+            shares[size_t(k)] = float(dy[k] / count);
+        p.for_each_tap(i, [&](const TapRow& t, int64_t at) {
+          HWY_DYNAMIC_DISPATCH(SpreadTap)(t, &shares[size_t(at)], dx);
+        });
       }
     }
   });
@@ -223,20 +240,22 @@ class MaxPoolGrad : public PreparedKernel {
   MaxPoolGrad(const Planes& dy, int64_t pixels) : dy_(dy), pixels_(pixels) {}
   void run(const void* const* in, void* const* out, void*) const override {
     const int64_t block = dy_.block, work = std::max(dy_.plane(), pixels_ * block);
-    parallel_for(dy_.n * dy_.blocks, 1 + (1 << 12) / std::max<int64_t>(1, work), [&](int64_t begin, int64_t end) {
-      for (int64_t plane = begin; plane < end; ++plane) {
-        const float* dy = static_cast<const float*>(in[0]) + plane * dy_.plane();
-        const int32_t* indices = static_cast<const int32_t*>(in[1]) + plane * dy_.plane();
-        float* dx = static_cast<float*>(out[0]) + plane * pixels_ * block;
-        std::fill_n(dx, pixels_ * block, 0.0f);
-        for (int64_t i = 0; i < dy_.plane(); i += block)
-          for (int64_t k = 0; k < block; ++k) {
-            const int64_t place = indices[i + k];
-            if (uint64_t(place) >= uint64_t(pixels_)) ops::wrong_place(place, pixels_);
-            dx[place * block + k] += dy[i + k];
-          }
-      }
-    });
+    parallel_for(dy_.n * dy_.blocks, 1 + (1 << 12) / std::max<int64_t>(1, work),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t plane = begin; plane < end; ++plane) {
+                     const float* dy = static_cast<const float*>(in[0]) + plane * dy_.plane();
+                     const int32_t* indices =
+                         static_cast<const int32_t*>(in[1]) + plane * dy_.plane();
+                     float* dx = static_cast<float*>(out[0]) + plane * pixels_ * block;
+                     std::fill_n(dx, pixels_ * block, 0.0f);
+                     for (int64_t i = 0; i < dy_.plane(); i += block)
+                       for (int64_t k = 0; k < block; ++k) {
+                         const int64_t place = indices[i + k];
+                         if (uint64_t(place) >= uint64_t(pixels_)) ops::wrong_place(place, pixels_);
+                         dx[place * block + k] += dy[i + k];
+                       }
+                   }
+                 });
   }
 
  private:
@@ -252,7 +271,8 @@ bool fits(const Shape& shape, const Layout& layout) {
 }
 
 OfferResult offer(const KernelRequest& r) {
-  if (r.in[0].dtype != DType::f32) return Refusal{"takes f32 only, got " + std::string(name(r.in[0].dtype))};
+  if (r.in[0].dtype != DType::f32)
+    return Refusal{"takes f32 only, got " + std::string(name(r.in[0].dtype))};
   const Shape& shape = r.in[0].shape;
   const Layout layout = common_layout(r, shape, [&](const Layout& l) { return fits(shape, l); });
   return KernelOffer{std::vector(r.in.size(), layout), std::vector(r.out.size(), layout)};
@@ -261,31 +281,41 @@ OfferResult offer(const KernelRequest& r) {
 template <class Params>
 ops::PoolSizes sizes(const KernelRequest& r) {
   const auto& p = r.params.as<Params>();
-  if constexpr (std::is_same_v<Params, ops::MaxPoolParams>) return ops::max_pool_sizes(p, r.in[0]);
-  else if constexpr (std::is_same_v<Params, ops::AvgPoolParams>) return ops::avg_pool_sizes(p, r.in[0]);
-  else return ops::avg_pool_grad_sizes(p, r.in[0]);
+  if constexpr (std::is_same_v<Params, ops::MaxPoolParams>)
+    return ops::max_pool_sizes(p, r.in[0]);
+  else if constexpr (std::is_same_v<Params, ops::AvgPoolParams>)
+    return ops::avg_pool_sizes(p, r.in[0]);
+  else
+    return ops::avg_pool_grad_sizes(p, r.in[0]);
 }
 template <class Params>
 bool count_padding(const KernelRequest& r) {
-  if constexpr (std::is_same_v<Params, ops::MaxPoolParams>) return true;  // it has no divisor
-  else return r.params.as<Params>().count_padding;
+  if constexpr (std::is_same_v<Params, ops::MaxPoolParams>)
+    return true;  // it has no divisor
+  else
+    return r.params.as<Params>().count_padding;
 }
 
 template <class Params, Pool::Run run>
 std::unique_ptr<PreparedKernel> prepare(const KernelRequest& r, const KernelOffer& o) {
   return std::make_unique<Pool>(
-      Problem(*Planes::of(r.in[0].shape, o.in[0]), sizes<Params>(r), count_padding<Params>(r)), run);
+      Problem(*Planes::of(r.in[0].shape, o.in[0]), sizes<Params>(r), count_padding<Params>(r)),
+      run);
 }
-std::unique_ptr<PreparedKernel> prepare_max_pool_grad(const KernelRequest& r, const KernelOffer& o) {
+std::unique_ptr<PreparedKernel> prepare_max_pool_grad(const KernelRequest& r,
+                                                      const KernelOffer& o) {
   const Shape& size = r.params.as<ops::MaxPoolGradParams>().size;
   return std::make_unique<MaxPoolGrad>(*Planes::of(r.in[0].shape, o.in[0]), size[0] * size[1]);
 }
 
 }  // namespace
 
-extern const Kernel max_pool_kernel{&ops::max_pool_op, "cpu.planes", offer, prepare<ops::MaxPoolParams, max_pool>};
-extern const Kernel max_pool_grad_kernel{&ops::max_pool_grad_op, "cpu.planes", offer, prepare_max_pool_grad};
-extern const Kernel avg_pool_kernel{&ops::avg_pool_op, "cpu.planes", offer, prepare<ops::AvgPoolParams, avg_pool>};
+extern const Kernel max_pool_kernel{&ops::max_pool_op, "cpu.planes", offer,
+                                    prepare<ops::MaxPoolParams, max_pool>};
+extern const Kernel max_pool_grad_kernel{&ops::max_pool_grad_op, "cpu.planes", offer,
+                                         prepare_max_pool_grad};
+extern const Kernel avg_pool_kernel{&ops::avg_pool_op, "cpu.planes", offer,
+                                    prepare<ops::AvgPoolParams, avg_pool>};
 extern const Kernel avg_pool_grad_kernel{&ops::avg_pool_grad_op, "cpu.planes", offer,
                                          prepare<ops::AvgPoolGradParams, avg_pool_grad>};
 

@@ -16,27 +16,38 @@ struct Case {
 std::vector<Case> cases(const Shape& shape) {
   const TensorType picture{DType::f32, shape};
   std::vector<Case> out;
-  const std::vector<ops::MaxPoolParams> max{
-      {}, {{3, 3}, {2, 2}, {1, 1}, {1, 1}}, {{3, 2}, {2, 1}, {1, 0}, {0, 1}, {1, 2}}, {{3, 3}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, true}};
-  const std::vector<ops::AvgPoolParams> average{
-      {}, {{3, 2}, {2, 1}, {1, 0}, {1, 1}}, {{3, 3}, {2, 2}, {1, 1}, {1, 1}, true, true}, {{3, 3}, {2, 2}, {1, 1}, {1, 1}, true, false}};
+  const std::vector<ops::MaxPoolParams> max{{},
+                                            {{3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                            {{3, 2}, {2, 1}, {1, 0}, {0, 1}, {1, 2}},
+                                            {{3, 3}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, true}};
+  const std::vector<ops::AvgPoolParams> average{{},
+                                                {{3, 2}, {2, 1}, {1, 0}, {1, 1}},
+                                                {{3, 3}, {2, 2}, {1, 1}, {1, 1}, true, true},
+                                                {{3, 3}, {2, 2}, {1, 1}, {1, 1}, true, false}};
   for (const auto& p : max) {
     const std::vector<Dense> in{random_dense(picture, 1)};
     const auto y = run_reference_on(ops::max_pool_op, p, in);
     out.push_back({&ops::max_pool_op, p, in});
-    out.push_back({&ops::max_pool_grad_op, ops::MaxPoolGradParams{{shape[2], shape[3]}}, {random_dense(y[0].type, 2), y[1]}});
+    out.push_back({&ops::max_pool_grad_op,
+                   ops::MaxPoolGradParams{{shape[2], shape[3]}},
+                   {random_dense(y[0].type, 2), y[1]}});
   }
   for (const auto& p : average) {
     const TensorType y = ops::avg_pool_op.infer(p, {&picture, 1})[0];
     out.push_back({&ops::avg_pool_op, p, {random_dense(picture, 1)}});
-    out.push_back({&ops::avg_pool_grad_op, ops::AvgPoolGradParams{p, {shape[2], shape[3]}}, {random_dense(y, 2)}});
+    out.push_back({&ops::avg_pool_grad_op,
+                   ops::AvgPoolGradParams{p, {shape[2], shape[3]}},
+                   {random_dense(y, 2)}});
   }
   return out;
 }
-Ran run(const Case& c, const How& how = {}) { return run_on(kernel_named(*c.op, "cpu.planes"), *c.op, c.params, c.in, how); }
+Ran run(const Case& c, const How& how = {}) {
+  return run_on(kernel_named(*c.op, "cpu.planes"), *c.op, c.params, c.in, how);
+}
 
 TEST(Pool, AgreesWithTheReferenceInEveryLayout) {
-  for (const Shape& shape : {Shape{2, 16, 7, 6}, Shape{1, 8, 12, 13}, Shape{3, 5, 6, 9}, Shape{0, 8, 4, 4}})
+  for (const Shape& shape :
+       {Shape{2, 16, 7, 6}, Shape{1, 8, 12, 13}, Shape{3, 5, 6, 9}, Shape{0, 8, 4, 4}})
     for (const Case& c : cases(shape)) {
       const auto want = run_reference_on(*c.op, c.params, c.in);
       for (const char* tag : {"abcd", "aBcd8b", "aBcd16b", "acdb"})
@@ -58,7 +69,8 @@ TEST(Pool, NanWinsInEveryLayout) {
   c.in[0].set(0, NAN);
   c.in[0].set(21, NAN);
   const auto want = run_reference_on(*c.op, c.params, c.in);
-  for (const char* tag : {"abcd", "aBcd8b"}) expect_close(run(c, {.layouts = {Layout::parse(tag)}}).out, want, 0, 0);
+  for (const char* tag : {"abcd", "aBcd8b"})
+    expect_close(run(c, {.layouts = {Layout::parse(tag)}}).out, want, 0, 0);
 }
 
 TEST(Pool, GradientRefusesPlacesOutsideThePicture) {
@@ -71,7 +83,8 @@ TEST(Pool, GradientRefusesPlacesOutsideThePicture) {
 }
 
 TEST(Pool, RefusesOtherDtypes) {
-  const Case c{&ops::avg_pool_op, ops::AvgPoolParams{}, {random_dense({DType::f64, {1, 8, 4, 4}}, 1)}};
+  const Case c{
+      &ops::avg_pool_op, ops::AvgPoolParams{}, {random_dense({DType::f64, {1, 8, 4, 4}}, 1)}};
   EXPECT_EQ(run(c).refusal, "takes f32 only, got f64");
 }
 

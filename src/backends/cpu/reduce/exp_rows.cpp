@@ -59,7 +59,9 @@ void ScaledExp(const float* x, size_t count, float shift, float factor, float* y
   const auto s = hn::Set(d, shift), f = hn::Set(d, factor);
   for (size_t i = 0; i < whole; i += lanes)
     hn::StoreU(hn::Mul(f, ExpF32(d, hn::Sub(hn::LoadU(d, x + i), s))), d, y + i);
-  if (rest) StoreFirst(d, hn::Mul(f, ExpF32(d, hn::Sub(LoadFirst(d, x + whole, rest, 0), s))), rest, y + whole);
+  if (rest)
+    StoreFirst(d, hn::Mul(f, ExpF32(d, hn::Sub(LoadFirst(d, x + whole, rest, 0), s))), rest,
+               y + whole);
 }
 
 }  // namespace
@@ -74,7 +76,9 @@ HWY_EXPORT(ExpSumOf);
 HWY_EXPORT(ScaledExp);
 }  // namespace
 
-ExpSum exp_sum(const float* x, int64_t count, float* y) { return HWY_DYNAMIC_DISPATCH(ExpSumOf)(x, size_t(count), y); }
+ExpSum exp_sum(const float* x, int64_t count, float* y) {
+  return HWY_DYNAMIC_DISPATCH(ExpSumOf)(x, size_t(count), y);
+}
 void scaled_exp(const float* x, int64_t count, float shift, float factor, float* y) {
   HWY_DYNAMIC_DISPATCH(ScaledExp)(x, size_t(count), shift, factor, y);
 }

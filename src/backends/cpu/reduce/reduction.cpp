@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, means, extremes and products over axes of f32, dense or with channels in blocks. Accumulates in double, as the
-// reference does. The order of additions depends on shape and layout alone, not on the number of threads.
+// Sums, means, extremes and products over axes of f32, dense or with channels in blocks.
+// Accumulates in double, as the reference does. The order of additions depends on shape and layout
+// alone, not on the number of threads.
 #include "ops/reduce/reduction.h"
 
 #include <cmath>
@@ -31,7 +32,8 @@ struct Minimum {
   static double join(double a, double x) { return (a < x) | (a != a) ? a : x; }
 };
 
-// One loop over the input, in the order of memory: `step` is how far the result moves, 0 where it is reduced.
+// One loop over the input, in the order of memory: `step` is how far the result moves, 0 where it
+// is reduced.
 struct Loop {
   int64_t length, step;
 };
@@ -53,8 +55,10 @@ std::vector<Loop> loops_of(const KernelRequest& r, const Planes* planes) {
   std::vector<Loop> loops;
   for (const Loop& l : all) {
     if (l.length == 1) continue;
-    if (!loops.empty() && loops.back().step == l.step * l.length) loops.back() = {loops.back().length * l.length, l.step};
-    else loops.push_back(l);
+    if (!loops.empty() && loops.back().step == l.step * l.length)
+      loops.back() = {loops.back().length * l.length, l.step};
+    else
+      loops.push_back(l);
   }
   if (loops.empty()) loops.push_back({1, 0});
   return loops;
@@ -80,7 +84,7 @@ class Reduction : public PreparedKernel {
 
   void run(const void* const* in, void* const* out, void* workspace) const override {
     const auto* x = static_cast<const float*>(in[0]);
-    auto *y = static_cast<float*>(out[0]);
+    auto* y = static_cast<float*>(out[0]);
     auto* sums = static_cast<double*>(workspace);
     const int64_t parts = Reduction::parts(loops_, results_);
     std::fill_n(sums, parts * results_, Op::start);
@@ -90,34 +94,44 @@ class Reduction : public PreparedKernel {
       walk(loops, 0, x + begin * strides_[split], to + begin * loops_[split].step);
     };
     if (parts > 1) {
-      parallel_chunks(loops_[0].length, [&](int part, int64_t begin, int64_t end) { range(0, begin, end, sums + part * results_); });
+      parallel_chunks(loops_[0].length, [&](int part, int64_t begin, int64_t end) {
+        range(0, begin, end, sums + part * results_);
+      });
       for (int64_t part = 1; part < parts; ++part)
-        for (int64_t k = 0; k < results_; ++k) sums[k] = Op::join(sums[k], sums[part * results_ + k]);
+        for (int64_t k = 0; k < results_; ++k)
+          sums[k] = Op::join(sums[k], sums[part * results_ + k]);
     } else {
-      parallel_for(loops_[split()].length, grain_, [&](int64_t begin, int64_t end) { range(split(), begin, end, sums); });
+      parallel_for(loops_[split()].length, grain_,
+                   [&](int64_t begin, int64_t end) { range(split(), begin, end, sums); });
     }
     for (int64_t k = 0; k < results_; ++k) y[k] = float(sums[k] / divisor_);
   }
 
  private:
-  // Where results are many, parts of them would take too much memory: threads then share the results out.
+  // Where results are many, parts of them would take too much memory: threads then share the
+  // results out.
   static constexpr int64_t kManyResults = 1 << 12, kFewElements = 1 << 15;
   size_t split() const { return loops_[0].step == 0 && loops_.size() > 1 ? 1 : 0; }
 
   void walk(const std::vector<Loop>& loops, size_t i, const float* x, double* to) const {
     const Loop& loop = loops[i];
     if (i + 1 == loops.size()) {
-      if (loop.step == 0) *to = Op::join(*to, row(x, loop.length));
+      if (loop.step == 0)
+        *to = Op::join(*to, row(x, loop.length));
       else if (loop.step == 1)
         for (int64_t k = 0; k < loop.length; ++k) to[k] = Op::join(to[k], x[k]);
       else
-        for (int64_t k = 0; k < loop.length; ++k) to[k * loop.step] = Op::join(to[k * loop.step], x[k]);
-    } else if (i + 2 == loops.size() && loop.step == 0 && loops[i + 1].step == 1 && loops[i + 1].length == 8) {
+        for (int64_t k = 0; k < loop.length; ++k)
+          to[k * loop.step] = Op::join(to[k * loop.step], x[k]);
+    } else if (i + 2 == loops.size() && loop.step == 0 && loops[i + 1].step == 1 &&
+               loops[i + 1].length == 8) {
       columns<8>(x, loop.length, to);  // a block of channels
-    } else if (i + 2 == loops.size() && loop.step == 0 && loops[i + 1].step == 1 && loops[i + 1].length == 16) {
+    } else if (i + 2 == loops.size() && loop.step == 0 && loops[i + 1].step == 1 &&
+               loops[i + 1].length == 16) {
       columns<16>(x, loop.length, to);
     } else {
-      for (int64_t k = 0; k < loop.length; ++k) walk(loops, i + 1, x + k * strides_[i], to + k * loop.step);
+      for (int64_t k = 0; k < loop.length; ++k)
+        walk(loops, i + 1, x + k * strides_[i], to + k * loop.step);
     }
   }
   // Eight lanes hide the latency of one operation behind the others.
@@ -153,11 +167,13 @@ template <class Op>
 OfferResult offer(const KernelRequest& r) {
   if (std::string why = unless_f32(r); !why.empty()) return Refusal{std::move(why)};
   const Shape& x = r.in[0].shape;
-  Layout layout = common_layout(r, x, [&](const Layout& l) { return l.is_dense() || exact_planes(x, l); });
+  Layout layout =
+      common_layout(r, x, [&](const Layout& l) { return l.is_dense() || exact_planes(x, l); });
   const auto planes = exact_planes(x, layout);
   const int64_t results = r.out[0].numel();
   const int64_t parts = Reduction<Op>::parts(loops_of(r, planes ? &*planes : nullptr), results);
-  return KernelOffer{.in = {layout}, .out = {{}}, .workspace_bytes = size_t(parts * results) * sizeof(double)};
+  return KernelOffer{
+      .in = {layout}, .out = {{}}, .workspace_bytes = size_t(parts * results) * sizeof(double)};
 }
 template <class Op>
 std::unique_ptr<PreparedKernel> prepare(const KernelRequest& r, const KernelOffer& o) {

@@ -16,7 +16,8 @@ template <bool logarithm>
 class Softmax : public PreparedKernel {
  public:
   explicit Softmax(const KernelRequest& r)
-      : view_(r.in[0].shape, normalize_axis(r.params.as<ops::SoftmaxParams>().axis, r.in[0].shape.rank())) {}
+      : view_(r.in[0].shape,
+              normalize_axis(r.params.as<ops::SoftmaxParams>().axis, r.in[0].shape.rank())) {}
   void run(const void* const* in, void* const* out, void*) const override {
     for_each_contiguous_row(view_, static_cast<const float*>(in[0]), static_cast<float*>(out[0]),
                             [&](int64_t, const float* x, float* y) {
