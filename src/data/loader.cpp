@@ -100,31 +100,22 @@ void Loader::Impl::open_slot() {
   slot->records.assign(order_.begin() + begin, order_.begin() + end);
   slot->bad.assign(slot->records.size(), 0);
   slot->remaining = slot->records.size();
-  try {
-    slot->x = Tensor::uninitialized(
-        {DType::f32, {end - begin, data_.transform().channels(), size_.height, size_.width}});
-  } catch (...) {
-    slot->error = std::current_exception();
-    slot->claimed = slot->records.size();
-    slot->remaining = 0;
-  }
+  slot->x = Tensor::uninitialized(
+      {DType::f32, {end - begin, data_.transform().channels(), size_.height, size_.width}});
   window_.push_back(std::move(slot));
   if (++frontier_.batch == batches_) frontier_ = {frontier_.epoch + 1, 0};
 }
 
 bool Loader::Impl::claim(std::shared_ptr<Slot>& slot, size_t& row) {
-  while (true) {
-    if (!window_.empty() && window_.back()->claimed < window_.back()->records.size()) {
-      slot = window_.back();
-      row = slot->claimed++;
-      return true;
-    }
+  if (window_.empty() || window_.back()->claimed == window_.back()->records.size()) {
     // Without shuffling (evaluation) one epoch is all that is wanted, until the caller goes on.
-    const bool wanted = frontier_.epoch == position_.epoch || (options_.shuffle && !threads_.empty());
-    if (int64_t(window_.size()) >= depth_ || !wanted || position_.batch >= batches_) return false;
+    const bool wanted = options_.shuffle || frontier_.epoch == position_.epoch;
+    if (int64_t(window_.size()) >= depth_ || !wanted) return false;
     open_slot();
-    if (window_.back()->remaining == 0) ready_.notify_all();
   }
+  slot = window_.back();
+  row = slot->claimed++;
+  return true;
 }
 
 void Loader::Impl::finish_row(Slot& slot, size_t row, std::exception_ptr error) {
@@ -138,15 +129,20 @@ void Loader::Impl::finish_row(Slot& slot, size_t row, std::exception_ptr error) 
 void Loader::Impl::work() {
   set_thread_count(1);
   std::unique_lock lock(mutex_);
-  while (true) {
-    std::shared_ptr<Slot> slot;
-    size_t row = 0;
-    work_.wait(lock, [&] { return stop_ || claim(slot, row); });
-    if (stop_) return;
-    lock.unlock();
-    auto error = load(*slot, row);
-    lock.lock();
-    finish_row(*slot, row, error);
+  try {
+    while (true) {
+      std::shared_ptr<Slot> slot;
+      size_t row = 0;
+      work_.wait(lock, [&] { return stop_ || claim(slot, row); });
+      if (stop_) return;
+      lock.unlock();
+      auto error = load(*slot, row);
+      lock.lock();
+      finish_row(*slot, row, error);
+    }
+  } catch (...) {  // no memory for another batch
+    fatal_ = std::current_exception();
+    ready_.notify_all();
   }
 }
 
@@ -168,7 +164,7 @@ std::shared_ptr<const Picture> Loader::Impl::picture(int64_t record) {
   return out;
 }
 
-std::exception_ptr Loader::Impl::load(Slot& slot, size_t row) noexcept {
+void Loader::Impl::load_row(Slot& slot, size_t row) {
   const int64_t index = slot.records[row];
   const Record& record = data_.records()[size_t(index)];
   const auto& transform = data_.transform();
@@ -186,18 +182,23 @@ std::exception_ptr Loader::Impl::load(Slot& slot, size_t row) noexcept {
     const int64_t values = slot.x.numel() / int64_t(slot.records.size());
     write_planes(transform, *ready, slot.x.mutable_data<float>() + int64_t(row) * values);
   } catch (Error& e) {
-    if (dynamic_cast<DecodeError*>(&e) && !options_.fail_on_bad_picture) {
-      slot.bad[row] = 1;
-      std::lock_guard lock(mutex_);
-      if (reported_.insert(index).second) report_.add(failure_of(record, e));
-      return nullptr;
+    if (!dynamic_cast<DecodeError*>(&e) || options_.fail_on_bad_picture) {
+      e.add_frame("record " + describe(record));
+      throw;
     }
-    e.add_frame("record " + describe(record));
-    return std::current_exception();
+    slot.bad[row] = 1;
+    std::lock_guard lock(mutex_);
+    if (reported_.insert(index).second) report_.add(failure_of(record, e));
+  }
+}
+
+std::exception_ptr Loader::Impl::load(Slot& slot, size_t row) noexcept {
+  try {
+    load_row(slot, row);
+    return nullptr;
   } catch (...) {
     return std::current_exception();
   }
-  return nullptr;
 }
 
 Batch Loader::Impl::hand_out(Slot& slot) const {
@@ -230,7 +231,6 @@ std::optional<Batch> Loader::Impl::next() {
       const bool none = rows_in_epoch_ == 0;
       position_ = {position_.epoch + 1, 0};
       rows_in_epoch_ = 0;
-      if (window_.empty()) frontier_ = position_;
       if (none) fail(ErrorCode::invalid_argument, "data: none of the pictures can be used: " + report_.summary());
       work_.notify_all();
       return {};
@@ -240,7 +240,7 @@ std::optional<Batch> Loader::Impl::next() {
       while (!ready()) {
         std::shared_ptr<Slot> slot;
         size_t row = 0;
-        if (!claim(slot, row)) continue;  // only when a batch could not be opened: ready() holds then
+        CAIRN_CHECK(claim(slot, row), "a batch is wanted, and the window is empty");
         lock.unlock();
         auto error = load(*slot, row);
         lock.lock();
@@ -248,7 +248,8 @@ std::optional<Batch> Loader::Impl::next() {
       }
     } else {
       work_.notify_all();
-      ready_.wait(lock, ready);
+      ready_.wait(lock, [&] { return ready() || fatal_; });
+      if (!ready()) std::rethrow_exception(fatal_);
     }
     const auto slot = window_.front();
     window_.pop_front();

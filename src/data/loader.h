@@ -40,7 +40,8 @@ struct Loader::Impl {
   void start();
 
   void work();                                 // a worker's life
-  std::exception_ptr load(Slot& slot, size_t row) noexcept;
+  void load_row(Slot& slot, size_t row);
+  std::exception_ptr load(Slot& slot, size_t row) noexcept;  // load_row's error, for next() to throw
   std::shared_ptr<const Picture> picture(int64_t record);  // decoded, fixed steps done; from the cache if there
   Batch hand_out(Slot& slot) const;
 
@@ -56,6 +57,7 @@ struct Loader::Impl {
   mutable std::mutex mutex_;
   std::condition_variable work_, ready_;
   bool stop_ = false, started_ = false;
+  std::exception_ptr fatal_;  // a worker ended: for next() to throw
   Position position_, frontier_;            // next to hand out, next to open
   std::deque<std::shared_ptr<Slot>> window_;  // position_ … frontier_
   std::vector<int64_t> order_;

@@ -198,24 +198,29 @@ class Cell {
   // Polycrystalline: grains of different brightness with ragged bounds, and dark clusters of dislocations.
   void grains() {
     const double pitch = random_.uniform(16, 34) * unit_, contrast = random_.uniform(0.05, 0.13);
-    const auto bend_x = field(14 * unit_), bend_y = field(14 * unit_), cluster = field(26 * unit_), fine = field(5 * unit_);
-    const uint64_t key = (uint64_t(random_.next()) << 32) | random_.next();
+    const auto bend_x = field(14 * unit_), bend_y = field(14 * unit_), cluster = field(30 * unit_), lobes = field(11 * unit_), fine = field(5 * unit_);
+    // Each square of a grid holds one grain's centre; bends reach less than one square beyond the cell.
+    struct Grain {
+      float x, y, tone;
+    };
+    const int squares = int(n_ / pitch) + 6;
+    std::vector<Grain> grain(size_t(squares) * size_t(squares));
+    for (Grain& g : grain) g = {float(random_.uniform()), float(random_.uniform()), float(random_.uniform(-1, 1))};
     const double clusters = random_.uniform(0.25, 0.6);
     for (int y = 0; y < n_; ++y)
       for (int x = 0; x < n_; ++x) {
         const size_t i = size_t(y) * size_t(n_) + size_t(x);
-        const double u = (x + 7 * unit_ * bend_x[i]) / pitch + 8, v = (y + 7 * unit_ * bend_y[i]) / pitch + 8;
-        double best = 1e9, second = 1e9;
-        float tone = 0;
+        const float u = float((x + 7 * unit_ * bend_x[i]) / pitch + 2), v = float((y + 7 * unit_ * bend_y[i]) / pitch + 2);
+        float best = 1e9f, second = 1e9f, tone = 0;
         for (int b = int(v) - 1; b <= int(v) + 1; ++b)
           for (int a = int(u) - 1; a <= int(u) + 1; ++a) {
-            const auto r = philox(key, uint64_t(a), uint64_t(b));
-            const double dx = a + uniform_float(r[0]) - u, dy = b + uniform_float(r[1]) - v, d = dx * dx + dy * dy;
-            if (d < best) second = best, best = d, tone = uniform_float(r[2]) + uniform_float(r[3]) - 1;
+            const Grain& g = grain[size_t(b) * size_t(squares) + size_t(a)];
+            const float dx = float(a) + g.x - u, dy = float(b) + g.y - v, d = dx * dx + dy * dy;
+            if (d < best) second = best, best = d, tone = g.tone;
             else second = std::min(second, d);
           }
         const double bound = std::sqrt(second) - std::sqrt(best) < 0.06 ? 0.96 : 1.0;
-        const double dark = std::clamp((cluster[i] - clusters) * 1.6, 0.0, 0.5) * (0.6 + 0.4 * fine[i]);
+        const double dark = std::clamp((0.8 * cluster[i] + 0.4 * lobes[i] - clusters) * 1.6, 0.0, 0.5) * (0.6 + 0.4 * fine[i]);
         at(x, y) *= float((1 + contrast * tone) * bound * (1 - dark));
       }
   }
@@ -329,7 +334,7 @@ void make_solar_cells(const std::string& folder, const MakeOptions& options, con
       const DrawnCell cell = draw_cell(options, i);
       const char* label = cell.defective ? "defective" : "functional";
       const std::string path = fmt::format("{}/{:05}.png", label, i + 1);
-      const std::string bytes = encode_png(cell.picture);
+      const std::string bytes = encode_png(cell.picture, 1);  // noise hardly packs
       std::ofstream out(work / path, std::ios::binary);  // not synced each: the folder is renamed at the end
       out.write(bytes.data(), std::streamsize(bytes.size()));
       out.close();
