@@ -247,7 +247,7 @@ class HttpSession final : public Responder::Target,
     if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
       return fail_and_close(
           431, fmt::format("the header is larger than {} bytes", server_.options.max_header));
-    if (is_http(ec)) return fail_and_close(400, "not a valid HTTP request: " + ec.message());
+    if (not_http(ec)) return fail_and_close(400, "not a valid HTTP request: " + ec.message());
     if (ec || server_.stopping) return close();
 
     const auto& head = parser_->get();
@@ -284,8 +284,8 @@ class HttpSession final : public Responder::Target,
                      });
   }
 
-  // Bytes that are not HTTP, rather than a connection that ended.
-  static bool is_http(error_code ec) {
+  // Whether a connection broke the rules of HTTP, rather than ended.
+  static bool not_http(error_code ec) {
     return ec.category() == http::make_error_code(http::error::bad_chunk).category() &&
            ec != http::error::end_of_stream && ec != http::error::partial_message;
   }
@@ -341,7 +341,7 @@ class HttpSession final : public Responder::Target,
     if (body_->size() > server_.options.max_body) return respond(too_large());
     if (parser_->is_done()) return hand_over();
     if (!ec || ec == http::error::need_buffer) return read_body();
-    if (!is_http(ec)) return abort();
+    if (!not_http(ec)) return abort();
     respond(HttpReply::error(400, "not a valid HTTP request: " + ec.message()));
   }
 

@@ -105,21 +105,22 @@ void save_best(const std::filesystem::path& path, const nn::Module& net,
   write_safetensors(path, tensors, {{"format", "pt"}, {"cairn.result", to_json(result).dump()}});
 }
 
-Checkpoint load_checkpoint(const std::filesystem::path& path, const nn::Module& net, Step& step) {
+RunState load_checkpoint(const std::filesystem::path& path, const nn::Module& net, Step& step,
+                         const std::function<void(const Recipe&)>& check) {
   const SafetensorsFile file(path);
   const std::string *state = file.metadata(kState), *recipe = file.metadata(kRecipe);
   if (!state || !recipe)
     fail(ErrorCode::parse,
          fmt::format("checkpoint: {} holds weights, but no state of a run", printable(path)),
          "Start from these weights instead of resuming");
-  Checkpoint out;
+  check(Recipe::parse(*recipe));
+  RunState out;
   try {
-    out.state = state_of(Json::parse(*state));
+    out = state_of(Json::parse(*state));
   } catch (const Json::exception& e) {
     fail(ErrorCode::parse,
          fmt::format("checkpoint: {}: its state does not parse: {}", printable(path), e.what()));
   }
-  out.recipe = Recipe::parse(*recipe);
 
   std::vector<std::string> differences;
   std::set<std::string, std::less<>> known;
@@ -150,7 +151,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path, const nn::Module& 
          "its weights alone");
   }
   for (auto& [variable, value] : values) variable.set_value(std::move(value));
-  step.set_counters(out.state.counters);
+  step.set_counters(out.counters);
   return out;
 }
 

@@ -27,12 +27,9 @@ void save_checkpoint(const std::filesystem::path& path, const nn::Module& net, c
 // Weights alone, those that were evaluated.
 void save_best(const std::filesystem::path& path, const nn::Module& net, const EpochResult& result);
 
-struct Checkpoint {
-  RunState state;
-  Recipe recipe;
-};
-// Reads state and variables. throws when they do not fit this model and step, listing what differs;
-// nothing has changed then.
-Checkpoint load_checkpoint(const std::filesystem::path& path, const nn::Module& net, Step& step);
+// Reads variables and state, after `check` has seen the recipe. throws when they do not fit this
+// model and step, listing what differs; nothing has changed then.
+RunState load_checkpoint(const std::filesystem::path& path, const nn::Module& net, Step& step,
+                         const std::function<void(const Recipe&)>& check);
 
 }  // namespace cairn::train

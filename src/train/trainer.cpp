@@ -158,7 +158,7 @@ struct Fit {
   std::optional<RunDirectory> run;
   int64_t smallest_batch = 1;  // 2 where norms have no statistics in one picture
   int64_t classes = 0;         // outputs of a classifier
-  bool cancelled = false, stopped = false;
+  bool cancelled = false;
   std::string validation;  // JSON of the last evaluation
   Clock::time_point started = Clock::now(), epoch_started = started, saved = started;
   int64_t pictures = 0;   // trained on since `started`
@@ -215,8 +215,8 @@ struct Fit {
         data.batches() * data.batch_size() > data.size())
       log(LogLevel::warning, "train",
           fmt::format("The last batch of each epoch has one picture ({} in batches of {}): batch "
-                      "norm cannot train on "
-                      "it, so it is left out. Another batch size uses every picture.",
+                      "norm cannot train on it, so it is left out. Another batch size uses every "
+                      "picture.",
                       data.size(), data.batch_size()));
   }
 
@@ -272,6 +272,11 @@ struct Fit {
                        fmt::join(differences, "\n  ")),
            "Resume with the recipe that it was started with, or start a new run from its weights "
            "alone");
+    if (options.schedule.kind != optim::Schedule::Kind::constant &&
+        before.integer("train.epochs") != options.epochs)
+      log(LogLevel::warning, "train",
+          fmt::format("The run was started for {} epochs and goes on for {}: its schedule bends.",
+                      before.integer("train.epochs"), options.epochs));
   }
 
   void prepare() {
@@ -282,9 +287,8 @@ struct Fit {
     if (!options.out.empty()) {
       run.emplace(options.out, options.resume);
       if (options.resume && run->has_checkpoint()) {
-        Checkpoint checkpoint = load_checkpoint(run->file("last.safetensors"), trainer.net, step);
-        compare(checkpoint.recipe);
-        state = std::move(checkpoint.state);
+        state = load_checkpoint(run->file("last.safetensors"), trainer.net, step,
+                                [&](const Recipe& before) { compare(before); });
         resumed = state.step;
       }
       run->start(recipe, resumed);
@@ -461,10 +465,8 @@ struct Fit {
     state.history.push_back(e);
     state.position = {state.position.epoch + 1, 0};
     state.loss_sum = 0, state.records = 0, state.right = 0;
-    if (options.patience > 0 &&
-        int64_t(state.history.size()) - 1 - state.best_epoch >= options.patience)
-      stopped = true;
     if (!run) return;
+    run->write_data(options.data_report, data.report());
     if (best) {
       const AveragesScope averages(trainer.net, &step);
       save_best(run->file("best.safetensors"), trainer.net, e);
@@ -503,8 +505,9 @@ struct Fit {
     };
     const auto done = [&] {
       if (options.cancel && options.cancel->load()) cancelled = true;
-      if (options.steps > 0 && state.step >= options.steps && state.waiting == 0) stopped = true;
-      return cancelled || stopped;
+      const int64_t worse = int64_t(state.history.size()) - 1 - state.best_epoch;
+      return cancelled || (options.patience > 0 && worse >= options.patience) ||
+             (options.steps > 0 && state.step >= options.steps && state.waiting == 0);
     };
     bool is_saved = false;
     try {

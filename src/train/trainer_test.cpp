@@ -242,7 +242,7 @@ TEST_F(TrainerTest, RefusesToResumeAnotherRunAndListsWhatDiffers) {
     return "no complaint";
   };
   const std::string adam = complaint([&] { fit(optim::adam(), {.epochs = 2, .resume = true}); });
-  EXPECT_NE(adam.find("optimizer/first_moment/fc1.weight is missing"), std::string::npos) << adam;
+  EXPECT_NE(adam.find("train.optimizer: was sgd:"), std::string::npos) << adam;
   const std::string rate =
       complaint([&] { fit(optim::momentum({.lr = 0.2}), {.epochs = 2, .resume = true}, 2, 4); });
   EXPECT_NE(rate.find("train.optimizer: was sgd:lr=0.01"), std::string::npos) << rate;
