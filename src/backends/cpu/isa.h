@@ -19,9 +19,7 @@ struct IsaReport {
   Isa machine, used;      // used: never more than the machine has
   std::string asked;      // CAIRN_ISA, "" when unset
 };
-// Throws invalid_argument when `asked` is neither "" nor one of the values.
-IsaReport isa_report(std::string asked);
-// As CAIRN_ISA asks; looked up once.
+// Looked up once; throws invalid_argument when CAIRN_ISA is none of the values.
 const IsaReport& isa_report();
 inline Isa isa() { return isa_report().used; }
 
