@@ -117,6 +117,11 @@ std::vector<Case> cases(const Shape& shape) {
        program,
        fused("t0 = greater(i0, i2); t1 = select(t0, i1, i2) -> t1"),
        {x, x, one}},
+      {"clamp gradient",
+       program,
+       fused("t0 = less_equal(i0, i1); t1 = greater_equal(i0, i2); t2 = logical_and(t1, t0); "
+             "t3 = select(t2, i3, i2) -> t3"),
+       {x, one, one, x}},
       {"momentum",
        program,  // and nothing when the loss was not finite
        fused("t0 = mul(i0, i1); t1 = add(i2, t0); t2 = mul(i3, i4); t3 = add(t2, t1); t4 = "

@@ -34,35 +34,84 @@ void Unary(const StripArgs& a, int64_t n) {
   for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
     hn::StoreU(F::Run(d, hn::LoadU(d, x + i), p, q), d, out + i);
 }
-template <class T, class F>
+// Operand k of a strip: a vector, or one element throughout where bit k of kScalars is set.
+template <int k, int kScalars, class T>
+class Operand {
+  using D = hn::ScalableTag<T>;
+
+ public:
+  explicit Operand(const StripArgs& a)
+      : x_(static_cast<const T*>(a.in[k])), all_(hn::Set(D(), *x_)) {}
+  HWY_INLINE hn::Vec<D> operator[](int64_t i) const {
+    if constexpr (kScalars >> k & 1)
+      return all_;
+    else
+      return hn::LoadU(D(), x_ + i);
+  }
+
+ private:
+  const T* x_;
+  hn::Vec<D> all_;
+};
+template <class T, class F, int kScalars>
 void Binary(const StripArgs& a, int64_t n) {
   const hn::ScalableTag<T> d;
-  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]);
+  const Operand<0, kScalars, T> x(a);
+  const Operand<1, kScalars, T> y(a);
   T* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
-    hn::StoreU(F::Run(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, out + i);
+    hn::StoreU(F::Run(d, x[i], y[i]), d, out + i);
 }
-template <class T, class F>
+template <class T, class F, int kScalars>
 void Ternary(const StripArgs& a, int64_t n) {
   const hn::ScalableTag<T> d;
-  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]),
-          *z = static_cast<const T*>(a.in[2]);
+  const Operand<0, kScalars, T> x(a);
+  const Operand<1, kScalars, T> y(a);
+  const Operand<2, kScalars, T> z(a);
   T* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
-    hn::StoreU(F::Run(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i), hn::LoadU(d, z + i)), d,
-               out + i);
+    hn::StoreU(F::Run(d, x[i], y[i], z[i]), d, out + i);
 }
 // x compare y ? b : c
-template <class T, class F>
+template <class T, class F, int kScalars>
 void SelectIf(const StripArgs& a, int64_t n) {
   const hn::ScalableTag<T> d;
-  const T *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]),
-          *b = static_cast<const T*>(a.in[2]), *c = static_cast<const T*>(a.in[3]);
+  const Operand<0, kScalars, T> x(a);
+  const Operand<1, kScalars, T> y(a);
+  const Operand<2, kScalars, T> b(a);
+  const Operand<3, kScalars, T> c(a);
   T* out = static_cast<T*>(a.out);
   for (int64_t i = 0; i < n; i += int64_t(hn::Lanes(d)))
-    hn::StoreU(hn::IfThenElse(F::Run(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), hn::LoadU(d, b + i),
-                              hn::LoadU(d, c + i)),
-               d, out + i);
+    hn::StoreU(hn::IfThenElse(F::Run(x[i], y[i]), b[i], c[i]), d, out + i);
+}
+// The variant for the scalars that are worth one; f32 only.
+template <class T, class F>
+StripCode PickBinary(int scalars) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (scalars & 1) return {&Binary<T, F, 1>, 1};
+    if (scalars & 2) return {&Binary<T, F, 2>, 2};
+  }
+  return &Binary<T, F, 0>;
+}
+template <class T, class F>
+StripCode PickTernary(int scalars) {
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr StripFn variants[] = {&Ternary<T, F, 0>, &Ternary<T, F, 1>, &Ternary<T, F, 2>,
+                                    &Ternary<T, F, 3>, &Ternary<T, F, 4>, &Ternary<T, F, 5>,
+                                    &Ternary<T, F, 6>};
+    scalars = scalars == 7 ? 3 : scalars & 7;
+    return {variants[scalars], scalars};
+  }
+  return &Ternary<T, F, 0>;
+}
+template <class T, class F>
+StripCode PickSelectIf(int scalars) {
+  if constexpr (std::is_same_v<T, float>) {
+    if ((scalars & 10) == 10) return {&SelectIf<T, F, 10>, 10};
+    if (scalars & 2) return {&SelectIf<T, F, 2>, 2};
+    if (scalars & 8) return {&SelectIf<T, F, 8>, 8};
+  }
+  return &SelectIf<T, F, 0>;
 }
 
 #define CAIRN_UNARY(name, ...)                    \
@@ -232,11 +281,18 @@ CAIRN_INT_UNARY(SignInt, int(x > 0) - int(x < 0))
 CAIRN_INT_UNARY(SquareInt, uint64_t(x) * uint64_t(x))
 CAIRN_INT_UNARY(ReluInt, x < 0 ? 0 : x)
 
-template <class T, class F>
-void Compare(const StripArgs& a, int64_t n) {
+template <class T, class F, bool kScalar>
+void CompareLoop(const StripArgs& a, int64_t n) {
   auto *x = static_cast<const T*>(a.in[0]), *y = static_cast<const T*>(a.in[1]);
   auto* out = static_cast<uint8_t*>(a.out);
-  CAIRN_FOR(int64_t i = 0; i < n; ++i) out[i] = F::Run(x[i], y[i]);
+  const T one = *y;
+  CAIRN_FOR(int64_t i = 0; i < n; ++i) out[i] = F::Run(x[i], kScalar ? one : y[i]);
+}
+template <class T, class F>
+StripCode Compare(int scalars) {
+  if constexpr (std::is_same_v<T, float>)
+    if (scalars & 2) return {&CompareLoop<T, F, true>, 2};
+  return &CompareLoop<T, F, false>;
 }
 #define CAIRN_SCALAR_COMPARE(name, sign)   \
   struct name {                            \
@@ -252,13 +308,14 @@ CAIRN_SCALAR_COMPARE(IsLessEqual, <=)
 CAIRN_SCALAR_COMPARE(IsGreater, >)
 CAIRN_SCALAR_COMPARE(IsGreaterEqual, >=)
 
-template <class T>
-void Select(const StripArgs& a, int64_t n) {
+template <class T, bool kScalar>
+void SelectLoop(const StripArgs& a, int64_t n) {
   auto* c = static_cast<const uint8_t*>(a.in[0]);
   auto *x = static_cast<const T*>(a.in[1]), *y = static_cast<const T*>(a.in[2]);
   auto* out = static_cast<T*>(a.out);
+  const T one = *y;
   CAIRN_FOR(int64_t i = 0; i < n; ++i) {
-    const T then = x[i], otherwise = y[i];
+    const T then = x[i], otherwise = kScalar ? one : y[i];
     out[i] = c[i] ? then : otherwise;
   }
 }
@@ -286,7 +343,7 @@ void Cast(const StripArgs& a, int64_t n) {
 // ---- tables ----
 
 template <class T>
-StripFn Float(StripOp op) {
+StripCode Float(StripOp op, int scalars) {
   constexpr bool single = std::is_same_v<T, float>;
 #define CAIRN_MATH(name, Name)    \
   case StripOp::name:             \
@@ -296,21 +353,21 @@ StripFn Float(StripOp op) {
       return &Each<T, Name##Each>;
   switch (op) {
     case StripOp::add:
-      return &Binary<T, AddOp>;
+      return PickBinary<T, AddOp>(scalars);
     case StripOp::sub:
-      return &Binary<T, SubOp>;
+      return PickBinary<T, SubOp>(scalars);
     case StripOp::mul:
-      return &Binary<T, MulOp>;
+      return PickBinary<T, MulOp>(scalars);
     case StripOp::div:
-      return &Binary<T, DivOp>;
+      return PickBinary<T, DivOp>(scalars);
     case StripOp::pow:
       return &Pow<T>;
     case StripOp::maximum:
-      return &Binary<T, MaximumOp>;
+      return PickBinary<T, MaximumOp>(scalars);
     case StripOp::minimum:
-      return &Binary<T, MinimumOp>;
+      return PickBinary<T, MinimumOp>(scalars);
     case StripOp::relu_grad:
-      return &Binary<T, ReluGradOp>;
+      return PickBinary<T, ReluGradOp>(scalars);
     case StripOp::neg:
       return &Unary<T, NegOp>;
     case StripOp::abs:
@@ -342,25 +399,25 @@ StripFn Float(StripOp op) {
     case StripOp::clamp:
       return &Unary<T, ClampOp>;
     case StripOp::mul_add:
-      return &Ternary<T, MulAddOp>;
+      return PickTernary<T, MulAddOp>(scalars);
     case StripOp::mul_sub:
-      return &Ternary<T, MulSubOp>;
+      return PickTernary<T, MulSubOp>(scalars);
     case StripOp::add_mul:
-      return &Ternary<T, AddMulOp>;
+      return PickTernary<T, AddMulOp>(scalars);
     case StripOp::sub_mul:
-      return &Ternary<T, SubMulOp>;
+      return PickTernary<T, SubMulOp>(scalars);
     case StripOp::select_equal:
-      return &SelectIf<T, EqualOp>;
+      return PickSelectIf<T, EqualOp>(scalars);
     case StripOp::select_not_equal:
-      return &SelectIf<T, NotEqualOp>;
+      return PickSelectIf<T, NotEqualOp>(scalars);
     case StripOp::select_less:
-      return &SelectIf<T, LessOp>;
+      return PickSelectIf<T, LessOp>(scalars);
     case StripOp::select_less_equal:
-      return &SelectIf<T, LessEqualOp>;
+      return PickSelectIf<T, LessEqualOp>(scalars);
     case StripOp::select_greater:
-      return &SelectIf<T, GreaterOp>;
+      return PickSelectIf<T, GreaterOp>(scalars);
     case StripOp::select_greater_equal:
-      return &SelectIf<T, GreaterEqualOp>;
+      return PickSelectIf<T, GreaterEqualOp>(scalars);
       CAIRN_MATH(exp, Exp)
       CAIRN_MATH(log, Log)
       CAIRN_MATH(sin, Sin)
@@ -424,20 +481,20 @@ StripFn Logic(StripOp op) {
 }
 
 template <class T>
-StripFn Comparison(StripOp op) {
+StripCode Comparison(StripOp op, int scalars) {
   switch (op) {
     case StripOp::equal:
-      return &Compare<T, IsEqual>;
+      return Compare<T, IsEqual>(scalars);
     case StripOp::not_equal:
-      return &Compare<T, IsNotEqual>;
+      return Compare<T, IsNotEqual>(scalars);
     case StripOp::less:
-      return &Compare<T, IsLess>;
+      return Compare<T, IsLess>(scalars);
     case StripOp::less_equal:
-      return &Compare<T, IsLessEqual>;
+      return Compare<T, IsLessEqual>(scalars);
     case StripOp::greater:
-      return &Compare<T, IsGreater>;
+      return Compare<T, IsGreater>(scalars);
     case StripOp::greater_equal:
-      return &Compare<T, IsGreaterEqual>;
+      return Compare<T, IsGreaterEqual>(scalars);
     default:
       return nullptr;
   }
@@ -463,24 +520,26 @@ StripFn CastFrom(DType to) {
   }
 }
 
-StripFn BySize(size_t size, StripFn one, StripFn two, StripFn four, StripFn eight) {
+StripCode BySize(size_t size, StripFn one, StripFn two, StripFn four, StripFn eight) {
   return size == 1 ? one : size == 2 ? two : size == 4 ? four : eight;
 }
 
-StripFn Find(StripOp op, DType in, DType out) {
+StripCode Find(StripOp op, DType in, DType out, int scalars) {
   const size_t size = size_of(out);
   if (op == StripOp::copy) return BySize(size, &Copy<1>, &Copy<2>, &Copy<4>, &Copy<8>);
+  if (op == StripOp::select && size == 4 && scalars & 4) return {&SelectLoop<uint32_t, true>, 4};
   if (op == StripOp::select)
-    return BySize(size, &Select<uint8_t>, &Select<uint16_t>, &Select<uint32_t>, &Select<uint64_t>);
-  const auto any = [&](auto tag) -> StripFn {
+    return BySize(size, &SelectLoop<uint8_t, false>, &SelectLoop<uint16_t, false>,
+                  &SelectLoop<uint32_t, false>, &SelectLoop<uint64_t, false>);
+  const auto any = [&](auto tag) -> StripCode {
     using T = decltype(tag);
     if (op == StripOp::cast) return CastFrom<T>(out);
     using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
-    if (StripFn f = Comparison<Stored>(op)) return f;
+    if (StripCode code = Comparison<Stored>(op, scalars); code.fn) return code;
     if constexpr (std::is_same_v<T, bool>)
       return Logic(op);
     else if constexpr (std::is_floating_point_v<T>)
-      return Float<T>(op);
+      return Float<T>(op, scalars);
     else
       return Integer<T>(op);
   };
@@ -498,7 +557,7 @@ StripFn Find(StripOp op, DType in, DType out) {
     case DType::boolean:
       return any(bool{});
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -511,29 +570,29 @@ namespace cairn::cpu {
 
 HWY_EXPORT(Find);
 
-StripFn strip_function(StripOp op, DType in, DType out) {
-  return HWY_DYNAMIC_DISPATCH(Find)(op, in, out);
+StripCode strip_code(StripOp op, DType in, DType out, int scalars) {
+  return HWY_DYNAMIC_DISPATCH(Find)(op, in, out, scalars);
 }
 
 StripOp strip_op(std::string_view op_name) {
 #define CAIRN_NAME(name) \
   if (op_name == #name) return StripOp::name;
   CAIRN_NAME(cast)
-  CAIRN_NAME(select) CAIRN_NAME(add) CAIRN_NAME(sub) CAIRN_NAME(mul) CAIRN_NAME(div) CAIRN_NAME(pow)
-      CAIRN_NAME(maximum) CAIRN_NAME(minimum) CAIRN_NAME(relu_grad) CAIRN_NAME(equal)
-          CAIRN_NAME(not_equal) CAIRN_NAME(less) CAIRN_NAME(less_equal) CAIRN_NAME(greater)
-              CAIRN_NAME(greater_equal) CAIRN_NAME(logical_and) CAIRN_NAME(logical_or) CAIRN_NAME(
-                  logical_not) CAIRN_NAME(neg) CAIRN_NAME(abs) CAIRN_NAME(sign) CAIRN_NAME(square)
-                  CAIRN_NAME(exp) CAIRN_NAME(log) CAIRN_NAME(sqrt) CAIRN_NAME(rsqrt)
-                      CAIRN_NAME(reciprocal) CAIRN_NAME(sin) CAIRN_NAME(cos) CAIRN_NAME(tanh)
-                          CAIRN_NAME(erf) CAIRN_NAME(floor) CAIRN_NAME(ceil) CAIRN_NAME(round)
-                              CAIRN_NAME(sigmoid) CAIRN_NAME(softplus) CAIRN_NAME(gelu)
-                                  CAIRN_NAME(silu) CAIRN_NAME(hardsigmoid) CAIRN_NAME(hardswish)
-                                      CAIRN_NAME(relu) CAIRN_NAME(leaky_relu) CAIRN_NAME(elu)
-                                          CAIRN_NAME(clamp)
+  CAIRN_NAME(select)
+  CAIRN_NAME(add) CAIRN_NAME(sub) CAIRN_NAME(mul) CAIRN_NAME(div) CAIRN_NAME(pow) CAIRN_NAME(
+      maximum) CAIRN_NAME(minimum) CAIRN_NAME(relu_grad) CAIRN_NAME(equal) CAIRN_NAME(not_equal)
+      CAIRN_NAME(less) CAIRN_NAME(less_equal) CAIRN_NAME(greater) CAIRN_NAME(greater_equal)
+          CAIRN_NAME(logical_and) CAIRN_NAME(logical_or) CAIRN_NAME(logical_not) CAIRN_NAME(neg)
+              CAIRN_NAME(abs) CAIRN_NAME(sign) CAIRN_NAME(square) CAIRN_NAME(exp) CAIRN_NAME(log)
+                  CAIRN_NAME(sqrt) CAIRN_NAME(rsqrt) CAIRN_NAME(reciprocal) CAIRN_NAME(sin)
+                      CAIRN_NAME(cos) CAIRN_NAME(tanh) CAIRN_NAME(erf) CAIRN_NAME(floor)
+                          CAIRN_NAME(ceil) CAIRN_NAME(round) CAIRN_NAME(sigmoid)
+                              CAIRN_NAME(softplus) CAIRN_NAME(gelu) CAIRN_NAME(silu)
+                                  CAIRN_NAME(hardsigmoid) CAIRN_NAME(hardswish) CAIRN_NAME(relu)
+                                      CAIRN_NAME(leaky_relu) CAIRN_NAME(elu) CAIRN_NAME(clamp)
 #undef CAIRN_NAME
-                                              if (op_name == "identity" ||
-                                                  op_name == "stop_gradient") return StripOp::copy;
+                                          if (op_name == "identity" ||
+                                              op_name == "stop_gradient") return StripOp::copy;
   return StripOp::none;
 }
 

@@ -82,8 +82,13 @@ enum class StripOp : uint8_t {
 // The operation that an operator of this name is; none when there is no such.
 StripOp strip_op(std::string_view op_name);
 
-// The function for operands of `in` (of select: a and b) and a result of `out`; null when there is
-// none.
-StripFn strip_function(StripOp op, DType in, DType out);
+struct StripCode {
+  StripFn fn;   // null: there is none
+  int scalars;  // bit k: operand k is one element for the whole strip
+  StripCode(StripFn f = nullptr, int s = 0) : fn(f), scalars(s) {}
+};
+// The function for operands of `in` (of select: a and b) and a result of `out`. It takes as scalars
+// some of those that may be.
+StripCode strip_code(StripOp op, DType in, DType out, int scalars);
 
 }  // namespace cairn::cpu

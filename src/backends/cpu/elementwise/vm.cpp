@@ -191,10 +191,11 @@ void Vm::run_strips(const void* const* in, void* const* out, const std::byte* wo
   for (size_t k = 0; k < slots_.size(); ++k) {
     const Slot& s = slots_[k];
     frame.step[k] = s.kind == Slot::scratch ? 0 : s.size;
-    frame.base[k] = s.kind == Slot::scratch ? scratch + int64_t(s.index) * strip_
-                    : s.kind == Slot::input
-                        ? const_cast<std::byte*>(static_cast<const std::byte*>(in[s.index]))
-                        : static_cast<std::byte*>(out[s.index]);
+    auto* memory = s.kind == Slot::scratch  ? scratch + int64_t(s.index) * strip_
+                   : s.kind == Slot::result ? static_cast<std::byte*>(out[s.index])
+                   : s.index < 0            ? workspace + s.at
+                                            : static_cast<const std::byte*>(in[s.index]);
+    frame.base[k] = const_cast<std::byte*>(memory);  // only results and scratch are written
   }
   for (int64_t at = begin; at < end; at += strip_) {
     const int64_t n = std::min<int64_t>(strip_, end - at), whole = n / kStripUnit * kStripUnit;
@@ -212,7 +213,7 @@ void Vm::run_rest(const Frame& frame, int64_t at, int64_t count) const {
   Frame rest = frame;
   for (size_t k = 0; k < slots_.size(); ++k) {
     const Slot& s = slots_[k];
-    if (s.kind == Slot::scratch) continue;
+    if (s.kind == Slot::scratch || s.kind == Slot::scalar) continue;
     if (s.kind == Slot::input) {
       std::memset(units[k], 0, size_t(kStripUnit * s.size));
       std::memcpy(units[k], frame.base[k] + at * s.size, size_t(count * s.size));
@@ -346,7 +347,7 @@ class Vm::Compiler {
     for (const auto& [name, value] : c.params.values())
       if (auto* d = std::get_if<double>(&value)) step.p[name == "high"] = *d;
     join(step);
-    if (!strip_function(step.op, step.in, step.out))
+    if (!strip_code(step.op, step.in, step.out, 0).fn)
       return fmt::format("no vector form of {} from {} to {}", c.op->name, name(step.in),
                          name(step.out));
     weight_ += is_costly(step.op) ? 8 : 1;
@@ -413,13 +414,25 @@ class Vm::Compiler {
   }
 
   int add_slot(Vm& vm, Slot::Kind kind, int index, int size) {
-    vm.slots_.push_back({kind, index, size});
+    vm.slots_.push_back({kind, index, size, 0});
     return int(vm.slots_.size()) - 1;
   }
   int add_scratch(Vm& vm, int size) {
     const int at = vm.scratch_bytes_;
     vm.scratch_bytes_ += size;
     return add_slot(vm, Slot::scratch, at, size);
+  }
+
+  // One element for the whole tensor, known before the first strip?
+  bool is_scalar(int arg) const {
+    return (arg < 0 || computed_.contains(arg)) && type(arg).numel() == 1 && full_.numel() != 1;
+  }
+  int scalar_slot(Vm& vm, int arg) {
+    const auto it = scalar_.find(arg);
+    if (it != scalar_.end()) return it->second;
+    const int slot = add_slot(vm, Slot::scalar, arg < 0 ? -1 - arg : -1, 0);
+    if (arg >= 0) vm.slots_.back().at = computed_[arg];
+    return scalar_[arg] = slot;
   }
 
   // Where an operand that no step computes is read.
@@ -447,9 +460,13 @@ class Vm::Compiler {
     std::vector<size_t> written(program_.results.size());
     for (size_t s = 0; s < steps_.size(); ++s) {
       const Step& step = steps_[s];
-      Instruction i{
-          strip_function(step.op, step.in, step.out), 0, int(step.args.size()), {}, step.p};
-      for (size_t k = 0; k < step.args.size(); ++k) i.in[k] = operand_slot(vm, step.args[k]);
+      int scalars = 0;
+      for (size_t k = 0; k < step.args.size(); ++k) scalars |= is_scalar(step.args[k]) << k;
+      const StripCode code = strip_code(step.op, step.in, step.out, scalars);
+      Instruction i{code.fn, 0, int(step.args.size()), {}, step.p};
+      for (size_t k = 0; k < step.args.size(); ++k)
+        i.in[k] =
+            code.scalars >> k & 1 ? scalar_slot(vm, step.args[k]) : operand_slot(vm, step.args[k]);
       for (size_t k = 0; k < step.args.size(); ++k) {
         const int a = step.args[k];  // the strip of a value that is read no more can take another
         const bool first = std::ranges::find(step.args, a) == step.args.begin() + int64_t(k);
@@ -491,7 +508,7 @@ class Vm::Compiler {
   std::vector<int> uses_, result_of_;
   std::vector<Step> steps_;
   std::unordered_map<int, size_t> computed_;  // smaller calls: offset in the workspace
-  std::unordered_map<int, int> slot_;
+  std::unordered_map<int, int> slot_, scalar_;
   size_t workspace_ = 0;
   int weight_ = 0;
 };

@@ -33,9 +33,11 @@ class Vm {
  private:
   // Where a value lies while a strip is worked on.
   struct Slot {
-    enum Kind { input, result, scratch } kind;
-    int index;  // of the input or result; scratch: bytes from the start, for one element a strip
+    enum Kind { input, result, scratch, scalar } kind;
+    int index;  // of the input or result; scratch: bytes from the start, for one element a strip;
+                // scalar: of the input, or −1: in the workspace
     int size;   // bytes of an element
+    size_t at = 0;  // there
   };
   struct Instruction {
     StripFn fn;
