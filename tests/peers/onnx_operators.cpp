@@ -24,7 +24,10 @@ std::string number(double v) {
 
 std::string json(const Tensor& t) {
   std::string values;
-  for (double v : t.to_doubles()) values += (values.empty() ? "" : ",") + number(v);
+  if (t.dtype() == DType::i64)  // beyond what a double holds
+    for (int64_t v : t.values<int64_t>()) values += (values.empty() ? "" : ",") + std::to_string(v);
+  else
+    for (double v : t.to_doubles()) values += (values.empty() ? "" : ",") + number(v);
   return fmt::format(R"({{"dtype":"{}","shape":[{}],"values":[{}]}})", name(t.dtype()),
                      fmt::join(t.shape().span(), ","), values);
 }

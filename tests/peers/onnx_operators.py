@@ -36,12 +36,19 @@ BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/release")
 enter_environment(BUILD)
 import numpy as np  # noqa: E402
 import onnxruntime  # noqa: E402
-from onnx import TensorProto, helper  # noqa: E402
+from onnx import AttributeProto, TensorProto, helper  # noqa: E402
 
 TYPES = {"f64": (TensorProto.DOUBLE, np.float64), "f32": (TensorProto.FLOAT, np.float32),
          "f16": (TensorProto.FLOAT16, np.float16), "i64": (TensorProto.INT64, np.int64),
          "i32": (TensorProto.INT32, np.int32), "i16": (TensorProto.INT16, np.int16),
          "i8": (TensorProto.INT8, np.int8), "u8": (TensorProto.UINT8, np.uint8), "bool": (TensorProto.BOOL, np.bool_)}
+
+KINDS = {"float": AttributeProto.FLOAT, "ints": AttributeProto.INTS, "floats": AttributeProto.FLOATS}
+
+# Where ONNX leaves the answer open, so that we do not ask: the mean of nothing, numbers out of range.
+OPEN = {"mean": lambda c: 0 in c["inputs"][0]["shape"],
+        "cast": lambda c: max(map(abs, c["inputs"][0]["values"]), default=0) > 127}
+ONLY_FIRST = {"max_pool"}  # its positions are counted otherwise, and not exported
 
 
 def array(t):
@@ -52,10 +59,17 @@ def run(case):
     inputs = {str(k): t for k, t in enumerate(case["inputs"])}
     operands = dict(inputs) | case["constants"]
     names = [str(k) if str(k) in operands else "" for k in range(max(map(int, operands)) + 1)]
-    attributes = {k: v[1] if isinstance(v, list) else v for k, v in case["attributes"].items()}
     outputs = [f"y{k}" for k in range(len(case["outputs"]))]
+    node = helper.make_node(case["type"], names, outputs)
+    for key, value in case["attributes"].items():
+        if isinstance(value, list):
+            kind, value = value
+            value = float(value) if kind == "float" else value
+            node.attribute.append(helper.make_attribute(key, value, attr_type=KINDS[kind]))
+        else:
+            node.attribute.append(helper.make_attribute(key, value))
     graph = helper.make_graph(
-        [helper.make_node(case["type"], names, outputs, **attributes)], "one",
+        [node], "one",
         [helper.make_tensor_value_info(k, TYPES[t["dtype"]][0], t["shape"]) for k, t in inputs.items()],
         [helper.make_tensor_value_info(n, TYPES[t["dtype"]][0], t["shape"]) for n, t in zip(outputs, case["outputs"])],
         [helper.make_tensor(k, TYPES[t["dtype"]][0], t["shape"], array(t).flatten())
@@ -71,6 +85,10 @@ def main():
     passed, missing, wrong, operators = 0, [], [], set()
     for line in lines:
         case = json.loads(line)
+        if case["name"] in OPEN and OPEN[case["name"]](case):
+            continue
+        if case["name"] in ONLY_FIRST:
+            del case["outputs"][1:]
         label = f'{case["name"]} as {case["type"]}{case["attributes"]} on {[(t["dtype"], t["shape"]) for t in case["inputs"]]}'
         try:
             got = run(case)

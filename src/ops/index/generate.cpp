@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors from parameters or indices alone: full, iota, one_hot.
-#include "core/strided.h"
 #include "ops/catalog.h"
 #include "ops/expect.h"
 #include "ops/helpers.h"
@@ -142,29 +141,16 @@ extern const OpDef one_hot_op = define(OpSpec<OneHotParams>{
           return Cost{0, traffic(in, out)};
         },
     .fusion = opaque("adds an axis"),
-    .onnx =
-        OnnxMapping<OneHotParams>{
-            "OneHot", 11,
-            [](auto& p, Types) {
-              Tensor values = Tensor::uninitialized({p.dtype, {2}});
-              visit_dtype(p.dtype, [&](auto tag) {
-                using T = decltype(tag);
-                values.mutable_data<T>()[0] = store_as<T>(0.0);
-                values.mutable_data<T>()[1] = store_as<T>(1.0);
-              });
-              return OnnxCall{{{"axis", int64_t(-1)}},
-                              {{1, Tensor::scalar(double(p.classes), DType::i64)}, {2, values}}};
-            },
-            [](const OnnxCall& c, Types) -> std::optional<OneHotParams> {
-              const Tensor *depth = c.constant(1), *values = c.constant(2);
-              if (!depth || !values || c.integer("axis", -1) != -1) return std::nullopt;
-              if (values->to_doubles() != std::vector<double>{0, 1}) return std::nullopt;
-              return OneHotParams{int64_t(depth->item()), values->dtype()};
-            }},
+    .onnx = no_onnx("OneHot counts negative indices from the end; written with Equal"),
     .samples = {{{i64({4}, 0, 3)}, {.classes = 3}},
                 {{i32({2, 3}, -2, 6)}, {.classes = 4, .dtype = DType::f64}},
                 {{i64({}, 0, 2)}, {.classes = 2, .dtype = DType::boolean}},
                 {{i64({0, 2}, 0, 2)}, {.classes = 5}}},
+    .decompose =
+        [](auto& p, std::span<const Tensor> in) {
+          const Tensor classes = iota({p.classes}, 0, in[0].dtype());
+          return std::vector{cast(equal(unsqueeze(in[0], -1), classes), p.dtype)};
+        },
 });
 
 }  // namespace ops
