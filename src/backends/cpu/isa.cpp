@@ -35,22 +35,6 @@ std::string processor_name() {
   return name;
 }
 
-IsaReport look_up() {
-  const Isa machine = detect();
-  IsaReport report{processor_name(), machine, machine, {}};
-  const char* asked = std::getenv(kIsaVariable);
-  if (!asked || !*asked) return report;
-  report.asked = asked;
-  for (const Isa isa : {Isa::sse4, Isa::avx2, Isa::avx512})
-    if (report.asked == name(isa)) {
-      report.used = std::min(machine, isa);
-      return report;
-    }
-  fail(ErrorCode::invalid_argument,
-       fmt::format("{}: got '{}', expected one of {}", kIsaVariable, asked, kIsaValues),
-       "unset it to use what the processor has");
-}
-
 }  // namespace
 
 std::string_view name(Isa isa) {
@@ -58,8 +42,21 @@ std::string_view name(Isa isa) {
   return names[size_t(isa)];
 }
 
+IsaReport isa_report(std::string asked) {
+  const Isa machine = detect();
+  for (const Isa isa : {Isa::sse4, Isa::avx2, Isa::avx512})
+    if (asked.empty() || asked == name(isa))
+      return {processor_name(), machine, asked.empty() ? machine : std::min(machine, isa), asked};
+  fail(ErrorCode::invalid_argument,
+       fmt::format("{}: got '{}', expected one of {}", kIsaVariable, asked, kIsaValues),
+       "unset it to use what the processor has");
+}
+
 const IsaReport& isa_report() {
-  static const IsaReport report = look_up();
+  static const IsaReport report = [] {
+    const char* asked = std::getenv(kIsaVariable);
+    return isa_report(asked ? asked : "");
+  }();
   return report;
 }
 

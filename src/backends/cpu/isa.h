@@ -19,7 +19,9 @@ struct IsaReport {
   Isa machine, used;      // used: never more than the machine has
   std::string asked;      // CAIRN_ISA, "" when unset
 };
-// Looked up once; throws invalid_argument when CAIRN_ISA is none of the values.
+// Throws invalid_argument when `asked` is neither "" nor one of the values.
+IsaReport isa_report(std::string asked);
+// As CAIRN_ISA asks; looked up once.
 const IsaReport& isa_report();
 inline Isa isa() { return isa_report().used; }
 
