@@ -31,8 +31,10 @@ data::Dataset select(const Options& o, const train::Recipe& r) {
   if (part == "all") return all;
   // The split was made over the usable pictures, so those that fail are left out first.
   if (all.parts().empty()) all = all.check({.duplicates = false}).usable;
-  const data::Split split = open_split(all, r);
-  return part == "train" ? split.train : split.test;
+  const Parts parts = open_parts(all, r);
+  if (part == "val" && parts.val.size() == 0)
+    fail(ErrorCode::not_found, "eval: the run has no part val", "Train with --val 0.1, or take --part test");
+  return part == "train" ? parts.train : part == "val" ? parts.val : parts.test;
 }
 
 void run(const Options& o) {
@@ -65,7 +67,7 @@ void add_eval(CLI::App& app) {
   auto* verb = app.add_subcommand("eval", "Measure a trained run on labelled pictures");
   verb->add_option("--run", o->run, "run directory")->required();
   verb->add_option("--data", o->data, "folder or CSV list; default: the run's own data");
-  verb->add_option("--part", o->part, "auto: test of the run's own or split data, else all")->capture_default_str()->check(CLI::IsMember({"auto", "all", "train", "test"}));
+  verb->add_option("--part", o->part, "auto: test of the run's own or split data, else all")->capture_default_str()->check(CLI::IsMember({"auto", "all", "train", "val", "test"}));
   verb->add_option("--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 65536));
   verb->add_option("--out", o->out, "folder for confusion.png and roc.png");
   verb->add_option("--min-accuracy", o->min_accuracy, "exit with 1 when the accuracy (0 … 1) is below");

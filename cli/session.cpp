@@ -4,30 +4,43 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 
 namespace cairn::cli {
 
-std::unique_ptr<nn::Module> make_model(const train::Recipe& r) {
+std::unique_ptr<nn::Module> make_model(const train::Recipe& r, const MakeOptions& o) {
   return models::make(r.text("model.name"), {.classes = r.integer("model.classes"),
                                              .in_channels = r.integer("model.channels"),
                                              .width = r.number("model.width"),
                                              .small_input = r.flag("model.small_input"),
                                              .input_size = r.integer("model.input_size"),
-                                             .seed = uint64_t(r.integer("model.seed"))});
+                                             .seed = uint64_t(r.integer("model.seed")),
+                                             .draw = o.draw});
 }
 
 std::unique_ptr<nn::Module> load_run(const train::RunFiles& run) {
-  auto net = make_model(run.recipe);
+  auto net = make_model(run.recipe, {.draw = false});
   const auto report = nn::load_weights(*net, run.weights, {.strict = false});
   if (!report.missing.empty() || !report.mismatched.empty())
     fail(ErrorCode::parse, "run: " + run.weights.string() + " does not fit the recipe beside it: " + report.summary());
   return net;
 }
 
-data::Split open_split(const data::Dataset& all, const train::Recipe& r) {
-  return all.split({.train = r.number("data.split"), .seed = uint64_t(r.integer("data.split_seed"))});
+Parts open_parts(const data::Dataset& all, const train::Recipe& r) {
+  const auto seed = uint64_t(r.integer("data.split_seed"));
+  const double val = r.has("data.val") ? r.number("data.val") : 0;
+  data::Split split = all.split({.train = r.number("data.split"), .seed = seed});
+  Parts out{std::move(split.train), {}, std::move(split.test)};
+  const auto parts = all.parts();
+  if (std::count(parts.begin(), parts.end(), "val") > 0) {
+    out.val = all.part("val");
+  } else if (val > 0) {
+    split = out.train.split({.train = 1 - val, .seed = seed});
+    out.train = std::move(split.train), out.val = std::move(split.test);
+  }
+  return out;
 }
 
 namespace {

@@ -10,14 +10,22 @@
 
 namespace cairn::cli {
 
-// The model that a recipe's "model.*" keys describe, with first values from "train.seed".
-std::unique_ptr<nn::Module> make_model(const train::Recipe& recipe);
+// The model that a recipe's "model.*" keys describe, with first values from "model.seed".
+struct MakeOptions {
+  bool draw = true;  // false: leave the first values out
+};
+std::unique_ptr<nn::Module> make_model(const train::Recipe& recipe, const MakeOptions& options = {});
 
-// The model with the best weights of a run.
+// The model with the chosen weights of a run.
 std::unique_ptr<nn::Module> load_run(const train::RunFiles& run);
 
-// Train and test sets of "data.*": the split that the data came with, else "data.split" and "data.split_seed".
-data::Split open_split(const data::Dataset& all, const train::Recipe& recipe);
+// The parts of "data.*": the split that the data came with, else "data.split", "data.val" and
+// "data.split_seed". `val` chooses the best epoch; it is empty without one, and `test` where the data
+// came with train/ and val/ alone.
+struct Parts {
+  data::Dataset train, val, test;
+};
+Parts open_parts(const data::Dataset& all, const train::Recipe& recipe);
 
 // Draws a bar on a terminal; elsewhere a log line every few seconds. Everything goes to standard error.
 class ProgressBar {

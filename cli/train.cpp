@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cairn train: pictures in folders → a trained, evaluated, exported model in a run directory.
+#include <cairn/safetensors.h>
 #include <cairn/train.h>
 #include <fmt/format.h>
 
@@ -19,10 +20,10 @@ struct Options {
   std::string optimizer = "sgd:momentum=0.9,nesterov=true,weight_decay=0.0005", schedule = "cosine:warmup=1";
   std::string loss_scale = "none", color = "auto", class_weights = "none";
   std::vector<std::string> freeze;
-  double lr = 0, width = 1, split = 0.75, smoothing = 0, ema = 0;
+  double lr = 0, width = 1, split = 0.75, val = 0, smoothing = 0, ema = 0;
   int64_t epochs = 20, imgsz = 224, batch = 32, steps = 0, seed = 0, split_seed = 1, accumulate = 1, patience = 0;
   int threads = 0, workers = -1;
-  bool deterministic = false, json = false, small_input = false, fail_on_bad = false, find_nonfinite = false, no_check = false;
+  bool epochs_given = false, deterministic = false, json = false, small_input = false, fail_on_bad = false, find_nonfinite = false, no_check = false;
 };
 
 // Flips and turns suit pictures without an up; colour jitter stays mild.
@@ -33,23 +34,26 @@ std::string default_transform(const std::string& color, int64_t size) {
 
 struct Data {
   data::Dataset all;
-  data::Split split;
   std::string report;
+  bool grey = false;
 };
 
-Data open_data(const train::Recipe& r, const Options& o, bool* grey) {
-  const std::string path = r.text("data.path");
-  Data d{data::open(path), {}, {}};
-  if (!o.no_check) {
-    std::cerr << fmt::format("checking {} pictures in {}\n", d.all.size(), path);
-    auto checked = d.all.check();
-    d.report = checked.report.json();
-    std::cerr << checked.report.summary() << "\n";
-    d.all = std::move(checked.usable);
-    if (grey) *grey = checked.grey;
-  }
-  d.split = open_split(d.all, r);
+Data open_data(const std::string& path) {
+  Data d{data::open(path)};
+  if (d.all.classes().size() < 2)
+    fail(ErrorCode::invalid_argument, fmt::format("train: {} has {} class, expected at least 2", path, d.all.classes().size()),
+         "Put the pictures of each class into a folder of its own");
   return d;
+}
+
+// Decodes every picture once and leaves out those that cannot be used.
+void check_data(Data& d, const std::string& path) {
+  std::cerr << fmt::format("checking {} pictures in {}\n", d.all.size(), path);
+  auto checked = d.all.check();
+  d.report = checked.report.json();
+  std::cerr << checked.report.summary() << "\n";
+  d.all = std::move(checked.usable);
+  d.grey = checked.grey;
 }
 
 train::Recipe new_recipe(const Options& o) {
@@ -57,18 +61,22 @@ train::Recipe new_recipe(const Options& o) {
   r.set("data.path", std::filesystem::absolute(o.data).string());
   r.set("data.split", o.split);
   r.set("data.split_seed", o.split_seed);
+  r.set("data.val", o.val);
+  r.set("data.unchecked", o.no_check);
   return r;
 }
 
-void describe_model(train::Recipe& r, const Options& o, const Data& d, const std::string& color) {
-  r.set_list("data.classes", d.all.classes());
-  r.set("data.transform", data::Transform(o.transform.empty() ? default_transform(color, o.imgsz) : o.transform).recipe());
+void describe_model(train::Recipe& r, const Options& o, const data::Dataset& all, const std::string& color) {
+  const data::Transform transform(o.transform.empty() ? default_transform(color, o.imgsz) : o.transform);
+  const auto size = transform.output_size();
+  r.set_list("data.classes", all.classes());
+  r.set("data.transform", transform.recipe());
   r.set("model.name", o.model);
-  r.set("model.classes", int64_t(d.all.classes().size()));
-  r.set("model.channels", int64_t(data::Transform(r.text("data.transform")).channels()));
+  r.set("model.classes", int64_t(all.classes().size()));
+  r.set("model.channels", int64_t(transform.channels()));
   r.set("model.width", o.width);
   r.set("model.small_input", o.small_input);
-  r.set("model.input_size", o.imgsz);
+  r.set("model.input_size", size ? int64_t(size->height) : o.imgsz);
   r.set("model.seed", o.seed);
   r.set("model.weights", o.weights);
   r.set_list("model.freeze", o.freeze);
@@ -78,45 +86,57 @@ void write_metrics(const std::filesystem::path& run, const train::Evaluation& re
   write_file(run / "metrics.json", result.json() + "\n");
 }
 
+// A resumed run's own recipe stands for the options; more epochs may be asked for.
+train::Recipe resumed_recipe(Options& o) {
+  o.out = o.resume;
+  train::Recipe r = train::run_recipe(o.out);
+  o.optimizer = r.text("train.optimizer");
+  o.schedule = r.text("train.schedule");
+  o.loss_scale = r.text("train.loss_scale");
+  if (!o.epochs_given) o.epochs = r.integer("train.epochs");
+  o.batch = r.integer("train.batch");
+  o.accumulate = r.integer("train.accumulate");
+  o.ema = r.number("train.ema");
+  o.patience = r.integer("train.patience");
+  o.seed = r.integer("train.seed");
+  o.mode = r.text("train.mode");
+  o.deterministic = r.flag("train.deterministic");
+  o.weights = r.text("model.weights");
+  o.freeze = r.list("model.freeze");
+  o.no_check = r.flag("data.unchecked");
+  return r;
+}
+
 void run(Options o) {
   const int threads = apply_threads(o.threads);
   const bool resume = !o.resume.empty();
-  train::Recipe recipe;
-  if (resume) {
-    o.out = o.resume;
-    recipe = train::Recipe::read(std::filesystem::path(o.out) / "recipe.yaml");
-    o.optimizer = recipe.text("train.optimizer");
-    o.schedule = recipe.text("train.schedule");
-    o.loss_scale = recipe.text("train.loss_scale");
-    o.epochs = recipe.integer("train.epochs");
-    o.batch = recipe.integer("train.batch");
-    o.accumulate = recipe.integer("train.accumulate");
-    o.ema = recipe.number("train.ema");
-    o.patience = recipe.integer("train.patience");
-    o.seed = recipe.integer("train.seed");
-    o.mode = recipe.text("train.mode");
-    o.deterministic = recipe.flag("train.deterministic");
-    o.weights = recipe.text("model.weights");
-    o.freeze = recipe.list("model.freeze");
-    o.no_check = recipe.flag("data.unchecked");
-  } else {
-    if (o.data.empty()) fail(ErrorCode::invalid_argument, "train: no data", "Give --data FOLDER, or --resume RUN");
-    if (o.out.empty()) fail(ErrorCode::invalid_argument, "train: nowhere to write", "Give --out, e.g. --out runs/cells");
-    recipe = new_recipe(o);
-    recipe.set("data.unchecked", o.no_check);
+  if (!resume && o.data.empty())
+    fail(ErrorCode::invalid_argument, "train: no data", "Give --data FOLDER, or --resume RUN");
+  if (!resume && o.out.empty())
+    fail(ErrorCode::invalid_argument, "train: nowhere to write", "Give --out, e.g. --out runs/cells");
+
+  // What is wrong in the command shows here, before any picture is decoded.
+  train::Recipe recipe = resume ? resumed_recipe(o) : new_recipe(o);
+  if (!resume) train::refuse_old_run(o.out);
+  optim::Config optimizer = optim::parse(o.optimizer);
+  const optim::Schedule schedule = optim::parse_schedule(o.schedule);
+  const train::LossScale loss_scale = train::parse_loss_scale(o.loss_scale);
+  Data d = open_data(recipe.text("data.path"));
+  if (!resume) {
+    describe_model(recipe, o, d.all, o.color == "auto" ? "rgb" : o.color);
+    const auto trial = make_model(recipe, {.draw = false});
+    for (const std::string& prefix : o.freeze) trial->freeze(prefix);
+    if (!o.weights.empty()) SafetensorsFile{o.weights};
+  } else if (recipe.list("data.classes") != d.all.classes()) {
+    fail(ErrorCode::invalid_argument, "train: the data's classes are not those of the run", "Resume with the data as it was");
   }
-  bool grey = false;
-  Data d = open_data(recipe, o, &grey);
-  if (!resume) describe_model(recipe, o, d, o.color == "auto" ? (grey ? "grey" : "rgb") : o.color);
-  if (recipe.list("data.classes") != d.all.classes())
-    fail(ErrorCode::invalid_argument, "train: the data's classes are not those of the run",
-         "Resume with the data as it was");
-  if (d.all.classes().size() < 2)
-    fail(ErrorCode::invalid_argument, fmt::format("train: {} has {} class, expected at least 2", recipe.text("data.path"),
-                                                  d.all.classes().size()),
-         "Put the pictures of each class into a folder of its own");
-  std::cerr << fmt::format("{} pictures to train on, {} to test on, {} classes\n", d.split.train.size(),
-                           d.split.test.size(), d.all.classes().size());
+
+  if (!o.no_check) check_data(d, recipe.text("data.path"));
+  if (!resume && o.color == "auto" && d.grey) describe_model(recipe, o, d.all, "grey");
+  const Parts parts = open_parts(d.all, recipe);
+  std::cerr << fmt::format("{} pictures to train on, {}{} to test on, {} classes\n", parts.train.size(),
+                           parts.val.size() > 0 ? fmt::format("{} to choose the best epoch by, ", parts.val.size()) : "",
+                           parts.test.size(), d.all.classes().size());
 
   auto net = make_model(recipe);
   if (!o.weights.empty() && !resume)
@@ -125,12 +145,11 @@ void run(Options o) {
 
   loss::CrossEntropyOptions loss_options{.smoothing = o.smoothing};
   if (o.class_weights == "balanced") {
-    const auto counts = d.split.train.class_counts();
+    const auto counts = parts.train.class_counts();
     for (int64_t c : counts)
-      loss_options.class_weights.push_back(double(d.split.train.size()) / (double(counts.size()) * double(std::max<int64_t>(c, 1))));
+      loss_options.class_weights.push_back(double(parts.train.size()) / (double(counts.size()) * double(std::max<int64_t>(c, 1))));
   }
   const loss::Loss loss = resume ? loss::parse(recipe.text("train.loss")) : loss::cross_entropy(loss_options);
-  optim::Config optimizer = optim::parse(o.optimizer);
   if (!resume && o.lr > 0) optimizer.options.lr = o.lr;
   if (!resume && o.lr <= 0 && o.optimizer.find("lr=") == std::string::npos)
     optimizer.options.lr = optimizer.method == "sgd" ? 0.05 * double(o.batch * o.accumulate) / 32 : *optimizer.options.lr;
@@ -138,9 +157,12 @@ void run(Options o) {
 
   const data::Transform transform(recipe.text("data.transform"));
   data::BatchOptions loading{.shuffle = true, .seed = uint64_t(o.seed), .workers = o.workers, .fail_on_bad_picture = o.fail_on_bad};
-  data::Loader train_loader = d.split.train.map(transform).batch(o.batch, loading);
+  data::Loader train_loader = parts.train.map(transform).batch(o.batch, loading);
   loading.shuffle = false;
-  data::Loader test_loader = d.split.test.map(transform.eval()).batch(std::max<int64_t>(o.batch, 64), loading);
+  const auto unchanged = [&](const data::Dataset& set) {
+    return set.map(transform.eval()).batch(std::max<int64_t>(o.batch, 64), loading);
+  };
+  data::Loader test_loader = unchanged(parts.test);
 
   train::Trainer trainer(*net, loss, optimizer);
   train::FitOptions fit;
@@ -148,13 +170,16 @@ void run(Options o) {
   fit.steps = o.steps;
   fit.mode = o.mode == "eager" ? Mode::eager : Mode::graph;
   fit.seed = uint64_t(o.seed);
-  fit.schedule = optim::parse_schedule(o.schedule);
+  fit.schedule = schedule;
   fit.accumulate = o.accumulate;
   fit.ema = o.ema;
-  fit.loss_scale = train::parse_loss_scale(o.loss_scale);
+  fit.loss_scale = loss_scale;
   fit.deterministic = o.deterministic;
   fit.threads = o.deterministic ? 0 : threads;
-  fit.validation = test_loader;
+  // Without a part to choose the best epoch by, the last weights are the result: a choice made on the
+  // test pictures would flatter it.
+  fit.choose_best = parts.val.size() > 0;
+  fit.validation = fit.choose_best ? train::Batches(unchanged(parts.val)) : train::Batches(test_loader);
   fit.patience = o.patience;
   fit.find_nonfinite = o.find_nonfinite;
   fit.out = o.out;
@@ -172,7 +197,7 @@ void run(Options o) {
   }
   std::cerr << result.report() << "\n";
 
-  // What is measured and exported are the best weights.
+  // What is measured and exported are the chosen weights.
   const std::filesystem::path out(o.out);
   auto best = load_run(train::open_run(out));
   train::Trainer judge(*best, loss, optimizer);
@@ -206,6 +231,7 @@ void add_train(CLI::App& app) {
   verb->add_option("--transform", o->transform, "recipe from picture to tensor, with augmentation; see docs/guide/train-your-own.md");
   verb->add_option("--color", o->color, "grey, rgb, or auto: grey when no picture has colour")->capture_default_str()->check(CLI::IsMember({"auto", "grey", "rgb"}));
   verb->add_option("--split", o->split, "share to train on, when the data did not come split")->capture_default_str()->check(CLI::Range(0.01, 0.99));
+  verb->add_option("--val", o->val, "share of the training pictures kept back to choose the best epoch by; 0: the last epoch is the result, unless the data has a part val/")->capture_default_str()->check(CLI::Range(0.0, 0.9));
   verb->add_option("--split-seed", o->split_seed)->capture_default_str();
   verb->add_option("--optimizer", o->optimizer, "sgd, adam, adamw or rmsprop, with options")->capture_default_str();
   verb->add_option("--lr", o->lr, "learning rate; default: 0.05 for a batch of 32 with sgd, in proportion to the batch");
@@ -230,7 +256,10 @@ void add_train(CLI::App& app) {
       "  cairn train --data pictures/ --model resnet18 --epochs 20 --imgsz 128 --batch 32 --out runs/cells\n"
       "  cairn train --data list.csv --weights resnet18.safetensors --freeze layer1 --lr 0.01 --out runs/tuned\n"
       "  cairn train --resume runs/cells");
-  verb->callback([o] { run(*o); });
+  verb->callback([o, verb] {
+    o->epochs_given = verb->count("--epochs") > 0;
+    run(*o);
+  });
 }
 
 }  // namespace cairn::cli

@@ -102,7 +102,7 @@ class CAIRN_API Model {
 
 struct EngineOptions {
   int threads = 0;         // compute threads; 0: every usable core
-  int64_t max_batch = 32;  // rows computed at once; longer requests are cut
+  int64_t max_batch = 32;  // most rows in a request; one with more is refused (400)
   std::string version = "1";
 };
 // A model.onnx made ready: compiled for this machine. When its metadata tell how pictures become inputs, its

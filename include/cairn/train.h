@@ -207,6 +207,9 @@ struct FitOptions {
   bool deterministic = false;   // same bits for any number of threads
   int threads = 0;              // 0: as set
   Batches validation = {};      // evaluated after each epoch
+  // The result (best.safetensors) is the epoch that did best on `validation`, or on the training data
+  // without it. false: the last epoch, for test data, which a choice would make flatter.
+  bool choose_best = true;
   int64_t patience = 0;         // > 0: stop after so many epochs without a better result
   bool find_nonfinite = false;  // look at every value of every step (slow)
 
@@ -238,7 +241,8 @@ struct FitResult {
   bool cancelled = false;
   int64_t steps = 0;  // updates in the whole run
   std::vector<EpochResult> epochs;
-  int64_t best_epoch = -1;
+  int64_t best_epoch = -1;  // the last one without choose_best
+  bool chosen = true;       // choose_best
   int64_t skipped_steps = 0, skipped_batches = 0;
   std::string report() const;  // a line for people
 };
@@ -288,5 +292,8 @@ struct RunFiles {
       weights;  // best.safetensors, or last.safetensors before the first epoch has ended
 };
 CAIRN_API RunFiles open_run(const std::filesystem::path& folder);
+CAIRN_API Recipe run_recipe(const std::filesystem::path& folder);  // throws not_found: holds no run
+// throws invalid_argument when a folder holds a run already, as fit() does.
+CAIRN_API void refuse_old_run(const std::filesystem::path& folder);
 
 }  // namespace cairn::train

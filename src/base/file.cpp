@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -69,6 +71,20 @@ void write_file(const std::filesystem::path& path, const std::function<void(cons
 
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   write_file(path, [&](const Sink& sink) { sink(bytes.data(), bytes.size()); });
+}
+
+void remove_leftovers(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    size_t hash = 0;
+    int pid = 0, length = 0;
+    unsigned serial = 0;
+    if (std::sscanf(name.c_str(), ".%zu.%d.%u.tmp%n", &hash, &pid, &serial, &length) != 3 ||
+        size_t(length) != name.size() || pid <= 0)
+      continue;
+    if (::kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), error);
+  }
 }
 
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {

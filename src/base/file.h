@@ -16,6 +16,9 @@ void write_file(const std::filesystem::path& path, std::string_view bytes);
 using Sink = std::function<void(const void* data, size_t size)>;
 void write_file(const std::filesystem::path& path, const std::function<void(const Sink&)>& fill);
 
+// Removes what write_file left in a folder because its process was killed while it wrote.
+void remove_leftovers(const std::filesystem::path& folder);
+
 // Reads a whole regular file of at most `limit_bytes`; throws not_found or io, naming the path.
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes = size_t(1) << 32);
 

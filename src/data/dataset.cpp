@@ -90,7 +90,7 @@ Dataset Dataset::part(std::string_view name) const {
 }
 
 Split Dataset::split(const SplitOptions& options) const {
-  if (const auto found = parts(); !found.empty()) {
+  if (const auto found = parts(); found.size() > 1) {
     const bool test = std::count(found.begin(), found.end(), "test") > 0;
     log(LogLevel::info, "data", "the data came split into train and test: that split is kept");
     return {part("train"), part(test ? "test" : "val")};

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "data/check.h"
+#include "data/source.h"
 
 namespace fs = std::filesystem;
 
@@ -342,7 +343,7 @@ void make_solar_cells(const std::string& folder, const MakeOptions& options, con
       rows[size_t(i)] = fmt::format("{},{},{}\n", path, label, cell.poly ? "poly" : "mono");
       if (progress) progress(++done);
     });
-    write_file(work / "labels.csv", fmt::format("path,label,type\n{}", fmt::join(rows, "")));
+    write_file(work / kListName, fmt::format("path,label,type\n{}", fmt::join(rows, "")));
     fs::rename(work, name, error);
     check(error);
   } catch (...) {

@@ -28,6 +28,7 @@ TEST(Make, WritesClassFoldersAndAListThatTheReadersTake) {
   EXPECT_EQ(d.classes(), (std::vector<std::string>{"defective", "functional"}));
   EXPECT_EQ(d.class_counts(), (std::vector<int64_t>{10, 30}));
   EXPECT_EQ(l.class_counts(), d.class_counts());
+  EXPECT_EQ(d.listing().found(), 0);  // nothing in the folder is left out, its list neither
   std::set<std::string> types;
   for (const Record& r : l.records()) types.insert(r.stratum);
   EXPECT_EQ(types, (std::set<std::string>{"mono", "poly"}));

@@ -109,6 +109,7 @@ class FolderLister {
     for (const Entry& e : folders) {
       const std::string key = join(prefix, e.name);
       if (e.kind != Entry::folder || e.name[0] == '.') {
+        if (e.name == kListName && prefix.empty()) continue;  // the same pictures as a list
         if (e.kind == Entry::file && e.name[0] != '.' && has_picture_suffix(e.name)) ++loose_;
         leave(e, key);
         continue;

@@ -5,6 +5,7 @@
 #include <cairn/data.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn::data {
@@ -15,6 +16,9 @@ struct Listing {
   std::vector<Record> records;  // folders: in byte order of the key; lists: in order of their lines
   Report report;
 };
+
+// A list of a folder's pictures that may lie in it, beside the class folders.
+inline constexpr std::string_view kListName = "labels.csv";
 
 // Both read names only, no pictures. The order does not depend on the file system or the locale.
 Listing list_folder(const std::string& folder, const ListOptions& options = {});

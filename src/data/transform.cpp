@@ -254,7 +254,7 @@ class Arguments {
   }
   [[noreturn]] void bad(std::string_view why) const {
     fail(ErrorCode::parse, fmt::format("transform: \"{}\": {}", text_, why),
-         "See cairn::data::Transform for the steps and their values");
+         "E.g. \"grey,resize=128,hflip,normalize=0.5:0.25\"; docs/guide/train-your-own.md lists the steps and their values");
   }
 
  private:

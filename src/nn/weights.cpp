@@ -82,9 +82,7 @@ LoadReport load_weights(Group& module, const std::filesystem::path& path,
   if (options.strict && !fits)
     fail(ErrorCode::invalid_argument,
          fmt::format("weights: {} does not fit the model: {}", printable(path), report.summary()),
-         "Take the model that the file was made for; a head of other classes can be left out by "
-         "name, "
-         "or load what fits by turning strict off");
+         "Take the model (name, width, channels) that the file was made for");
   if (report.loaded.empty())
     fail(ErrorCode::invalid_argument, fmt::format("weights: nothing in {} fits the model: {}",
                                                   printable(path), report.summary()));

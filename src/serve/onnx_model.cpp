@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "serve/picture.h"
 
 namespace cairn::serve {
 namespace {
@@ -88,8 +89,7 @@ class OnnxModel : public Model {
  public:
   OnnxModel(std::string name, const std::string& path, const EngineOptions& options)
       : model_(onnx::Model::read(path)),
-        max_batch_(std::max<int64_t>(1, options.max_batch)),
-        compute_(options.threads > 0 ? options.threads : thread_count()) {
+                compute_(options.threads > 0 ? options.threads : thread_count()) {
     info_.name = std::move(name);
     info_.version = options.version;
     bool batched = true;
@@ -99,7 +99,7 @@ class OnnxModel : public Model {
         auto& list = ports == &model_.inputs() ? info_.inputs : info_.outputs;
         list.push_back({p.name, to_datatype(p.dtype), p.shape, false, {}});
       }
-    info_.max_batch = batched ? max_batch_ : 0;
+    info_.max_batch = batched ? std::max<int64_t>(1, options.max_batch) : 0;
     const auto& metadata = model_.metadata();
     if (!metadata.transform.empty() && info_.inputs.size() == 1 && batched) {
       transform_ = data::Transform(metadata.transform);
@@ -127,7 +127,7 @@ class OnnxModel : public Model {
     std::vector<Tensor> in;
     for (size_t i = 0; i < inputs.size(); ++i)
       in.push_back(inputs[i].datatype == DataType::bytes ? pictures(inputs[i]) : tensor(inputs[i], model_.inputs()[i].dtype));
-    const auto out = compute_.run([&] { return info_.max_batch > 0 ? in_batches(in) : plan_for(in).run(in); });
+    const auto out = compute_.run([&] { return info_.max_batch > 0 ? in_batch(in) : plan_for(in).run(in); });
     std::vector<Blob> blobs;
     for (size_t i = 0; i < out.size(); ++i) {
       auto keep = std::make_shared<Tensor>(out[i].dense());
@@ -148,54 +148,26 @@ class OnnxModel : public Model {
 
   // Encoded pictures through the model's own preprocessing.
   Tensor pictures(const Blob& blob) const {
-    std::vector<Tensor> rows;
-    for (std::string_view bytes : strings(blob)) {
-      try {
-        rows.push_back(data::decode_picture(bytes, transform_));
-      } catch (Error& e) {
-        throw e.add_frame(fmt::format("picture {} of the request", rows.size()));
-      }
-    }
-    const auto& port = model_.inputs()[0];
-    Shape shape;
-    for (int64_t d : port.shape) shape.push_back(d);
-    shape[0] = int64_t(rows.size());
-    if (rows.empty()) return Tensor::zeros(shape, port.dtype);
-    return cast(concat(rows, 0), port.dtype);
+    return cast(tensor(decode_pictures(blob, transform_), DType::f32), model_.inputs()[0].dtype);
   }
 
-  // On the compute thread: rows in pieces of at most max_batch_, each filled up to a power of two.
-  std::vector<Tensor> in_batches(const std::vector<Tensor>& in) {
+  // On the compute thread: the rows filled up to a power of two, so that few plans serve all sizes.
+  std::vector<Tensor> in_batch(std::vector<Tensor> in) {
     const int64_t rows = in[0].shape()[0];
-    std::vector<std::vector<Tensor>> parts;  // by output
-    for (int64_t at = 0; at < rows || parts.empty();) {
-      const int64_t take = std::min(rows - at, max_batch_);
-      int64_t size = 1;
-      while (size < take) size *= 2;
-      std::vector<Tensor> piece;
-      for (const Tensor& t : in) {
-        std::vector<int64_t> begin(size_t(t.rank()), 0), end(t.shape().begin(), t.shape().end());
-        begin[0] = at, end[0] = at + take;
-        Tensor part = slice(t, begin, end).dense();
-        if (take < size) {
-          std::vector<int64_t> before(size_t(t.rank()), 0), after(size_t(t.rank()), 0);
-          after[0] = size - take;
-          part = pad(part, before, after);
-        }
-        piece.push_back(part);
-      }
-      const auto out = plan_for(piece).run(piece);
-      parts.resize(out.size());
-      for (size_t i = 0; i < out.size(); ++i) {
-        std::vector<int64_t> begin(size_t(out[i].rank()), 0), end(out[i].shape().begin(), out[i].shape().end());
-        end[0] = take;
-        parts[i].push_back(slice(out[i], begin, end).dense());
-      }
-      at += std::max<int64_t>(take, 1);
+    int64_t size = 1;
+    while (size < rows) size *= 2;
+    for (Tensor& t : in) {
+      std::vector<int64_t> before(size_t(t.rank()), 0), after(size_t(t.rank()), 0);
+      after[0] = size - rows;
+      if (size > rows) t = pad(t, before, after);
     }
-    std::vector<Tensor> all;
-    for (auto& list : parts) all.push_back(list.size() == 1 ? list[0] : concat(list, 0));
-    return all;
+    std::vector<Tensor> out = plan_for(in).run(in);
+    for (Tensor& t : out) {
+      std::vector<int64_t> begin(size_t(t.rank()), 0), end(t.shape().begin(), t.shape().end());
+      end[0] = rows;
+      if (size > rows) t = slice(t, begin, end).dense();
+    }
+    return out;
   }
 
   Plan& plan_for(const std::vector<Tensor>& in) {
@@ -216,7 +188,6 @@ class OnnxModel : public Model {
   onnx::Model model_;
   ModelInfo info_;
   data::Transform transform_;
-  int64_t max_batch_;
   std::map<std::string, Plan> plans_;  // used on the compute thread alone
   ComputeThread compute_;              // last: ends before what it uses
 };

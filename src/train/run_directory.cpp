@@ -40,11 +40,9 @@ RunDirectory::RunDirectory(std::filesystem::path folder, bool resume) : folder_(
   if (error)
     fail(ErrorCode::io,
          fmt::format("run: cannot make the folder {}: {}", printable(folder_), error.message()));
-  for (const char* name : {"recipe.yaml", "last.safetensors"})
-    if (!resume && std::filesystem::exists(folder_ / name))
-      fail(ErrorCode::invalid_argument,
-           fmt::format("run: {} holds a run already", printable(folder_)),
-           "Resume it, or name another folder");
+  if (!resume) refuse_old_run(folder_);
+  remove_leftovers(folder_);
+  remove_leftovers(folder_ / "plots");
 }
 
 RunDirectory::~RunDirectory() {
@@ -90,7 +88,7 @@ void RunDirectory::write_data(const std::string& check, const std::string& loadi
 }
 
 void RunDirectory::write_history(const std::vector<EpochResult>& history, int64_t best_epoch,
-                                 const std::string& validation) {
+                                 bool chosen, const std::string& validation) {
   Json epochs = Json::array();
   inspect::TrainingCurves curves;
   for (const EpochResult& e : history) {
@@ -115,16 +113,28 @@ void RunDirectory::write_history(const std::vector<EpochResult>& history, int64_
   out["epochs"] = std::move(epochs);
   write_file(file("metrics.json"), out.dump(2) + "\n");
   if (history.empty()) return;
-  if (best_epoch >= 0) curves.best_epoch = double(best_epoch + 1);
+  if (chosen && best_epoch >= 0) curves.best_epoch = double(best_epoch + 1);
   std::filesystem::create_directories(folder_ / "plots");
   write_file(folder_ / "plots" / "training.png", inspect::plot_training("Training", curves));
 }
 
-RunFiles open_run(const std::filesystem::path& folder) {
+void refuse_old_run(const std::filesystem::path& folder) {
+  for (const char* name : {"recipe.yaml", "last.safetensors"})
+    if (std::filesystem::exists(folder / name))
+      fail(ErrorCode::invalid_argument,
+           fmt::format("run: {} holds a run already", printable(folder)),
+           "Resume it, or name another folder");
+}
+
+Recipe run_recipe(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "recipe.yaml"))
     fail(ErrorCode::not_found,
          fmt::format("run: {} holds no run (there is no recipe.yaml)", printable(folder)));
-  RunFiles out{Recipe::read(folder / "recipe.yaml"), folder / "best.safetensors"};
+  return Recipe::read(folder / "recipe.yaml");
+}
+
+RunFiles open_run(const std::filesystem::path& folder) {
+  RunFiles out{run_recipe(folder), folder / "best.safetensors"};
   if (!std::filesystem::exists(out.weights)) out.weights = folder / "last.safetensors";
   if (!std::filesystem::exists(out.weights))
     fail(ErrorCode::not_found, fmt::format("run: {} holds no weights yet", printable(folder)),

@@ -28,8 +28,8 @@ class RunDirectory {
   void scalar(std::string_view tag, double value, int64_t step);
   void flush();
   void write_data(const std::string& check, const std::string& loading);
-  // metrics.json and plots/training.png.
-  void write_history(const std::vector<EpochResult>& history, int64_t best_epoch,
+  // metrics.json and plots/training.png; `chosen`: the best epoch was, else it is the last.
+  void write_history(const std::vector<EpochResult>& history, int64_t best_epoch, bool chosen,
                      const std::string& validation);
 
  private:

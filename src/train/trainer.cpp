@@ -460,7 +460,7 @@ struct Fit {
       score = e.accuracy;
     else if (!std::isnan(e.loss))
       score = -e.loss;
-    const bool best = state.best_epoch < 0 || score > state.best;
+    const bool best = !options.choose_best || state.best_epoch < 0 || score > state.best;
     if (best) state.best = score, state.best_epoch = int64_t(state.history.size());
     state.history.push_back(e);
     state.position = {state.position.epoch + 1, 0};
@@ -483,7 +483,7 @@ struct Fit {
     if (e.train_accuracy >= 0) run->scalar("accuracy/train", e.train_accuracy, e.step);
     run->log(line);
     run->flush();
-    run->write_history(state.history, state.best_epoch, validation);
+    run->write_history(state.history, state.best_epoch, options.choose_best, validation);
   }
 
   void save() {
@@ -542,6 +542,7 @@ struct Fit {
             state.step,
             state.history,
             state.best_epoch,
+            options.choose_best,
             step.counters().skipped,
             state.skipped_batches};
   }
@@ -551,7 +552,7 @@ std::string FitResult::report() const {
   std::string out = fmt::format("{} steps", steps);
   if (best_epoch >= 0) {
     const EpochResult& e = epochs[size_t(best_epoch)];
-    out += fmt::format(", best after epoch {}", e.epoch + 1);
+    out += fmt::format(", {} epoch {}", chosen ? "best after" : "result of the last", e.epoch + 1);
     if (e.accuracy >= 0) out += fmt::format(" (accuracy {:.4f})", e.accuracy);
   }
   if (skipped_steps > 0) out += fmt::format(", {} steps left out by the loss scale", skipped_steps);
@@ -577,6 +578,8 @@ FitResult Trainer::fit(Batches data, const FitOptions& o) {
   expect(o.accumulate >= 1, "accumulate", o.accumulate, "1 or more");
   expect(o.log_every >= 1, "log_every", o.log_every, "1 or more");
   expect(o.threads >= 0, "threads", o.threads, "0 or more");
+  expect(o.patience == 0 || o.choose_best, "patience", o.patience,
+         "0, as the last epoch is the result (choose_best is off)");
   expect(!o.resume || !o.out.empty(), "resume", "no run directory", "one");
   Impl& t = *impl_;
   t.mode = o.mode;

@@ -23,6 +23,7 @@ train() { "$cairn" train --data cells --model resnet18 --width 0.125 --imgsz 32 
 
 say "draw"
 "$cairn" data make --count 64 --size 48 --seed 5 --out cells 2>/dev/null
+expect_code 0 "$cairn" data inspect cells --strict
 
 say "the same run twice gives the same bits"
 train --epochs 2 --out a
@@ -48,10 +49,29 @@ for delay in 0.2 0.5 0.9; do
   same a/best.safetensors k/best.safetensors
 done
 
-say "stopped by steps and resumed"
+say "stopped by steps and resumed; what a killed write left is gone"
 train --epochs 2 --steps 5 --out s
+gone=$(sh -c 'echo $$') && : >"s/.17.$gone.0.tmp" && : >s/.mine.tmp
 "$cairn" train --resume s >/dev/null 2>&1
 same a/best.safetensors s/best.safetensors
+[ ! -e "s/.17.$gone.0.tmp" ] && [ -e s/.mine.tmp ] || die "leftovers"
+
+say "more epochs on resume"
+"$cairn" train --resume s --epochs 3 >/dev/null 2>err.txt || { cat err.txt; die "three epochs"; }
+grep -q '"epoch": 2' s/metrics.json || grep -q '"epoch":2' s/log.jsonl || die "no third epoch"
+
+say "a part kept back chooses the epoch; without one it is the last"
+train --epochs 2 --val 0.2 --out v
+grep -q "10 to choose the best epoch by" train.log || { cat train.log; die "--val"; }
+"$cairn" eval --run v --part val --json 2>/dev/null | grep -q '"count": *10' || die "eval --part val"
+train --epochs 2 --out l
+grep -q "result of the last epoch 2" train.log || { cat train.log; die "the last epoch"; }
+expect_code 2 "$cairn" eval --run l --part val
+expect_code 2 "$cairn" train --data cells --patience 1 --out x
+
+say "a small model takes its size from the transform"
+"$cairn" train --data cells --model lenet --transform grey,resize=20,normalize=0.5:0.25 --batch 8 --epochs 1 --out lenet >/dev/null 2>err.txt ||
+  { cat err.txt; die "lenet"; }
 
 say "deterministic: one thread and two give the same bits"
 train --epochs 1 --deterministic --threads 1 --out d1
@@ -81,6 +101,13 @@ mkdir -p hollow/one hollow/two && : >hollow/one/a.png && : >hollow/two/b.png
 expect_code 2 "$cairn" train --data hollow --out x
 expect_code 2 "$cairn" predict cells/labels.csv cells
 expect_code 2 "$cairn" train --data cells --out a
+expect_code 2 "$cairn" train --resume nowhere
+grep -q "holds no run" err.txt || { cat err.txt; die "resume of nothing"; }
+for wrong in "--transform blur" "--optimizer sdg" "--schedule cosin" "--loss-scale big" "--freeze layer9" "--weights none.safetensors"; do
+  expect_code 2 "$cairn" train --data cells --model resnet18 $wrong --out x
+  ! grep -q checking err.txt || die "$wrong is told only after the pictures were decoded"
+  [ ! -e x ] || die "$wrong left a run directory behind"
+done
 expect_code 2 "$cairn" frobnicate
 expect_code 2 "$cairn" serve --model broken
 
