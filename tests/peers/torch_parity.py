@@ -8,7 +8,10 @@ In f32, the gradient error over all parameters together must be at most max(1e-4
 no single parameter may be beyond 10 x that, and so must the losses over the steps.
 
     torch_parity.py [--cairn build/release/cli/cairn] [--models resnet18,resnet50,mobilenet_v2] [--steps 10]
+    torch_parity.py --freeze tests/peers/frozen.safetensors
 
+The second writes a small case (a narrow ResNet-18, three steps) with PyTorch's f64 results, which frozen_test
+compares with wherever PyTorch is absent.
 Needs torch, torchvision and safetensors in the Python that runs it.
 """
 import argparse
@@ -23,8 +26,25 @@ import torch
 import torchvision
 
 
-def torch_steps(name, state, x, y, dtype, steps):
-    model = getattr(torchvision.models, name)(num_classes=10, **({"dropout": 0.0} if "mobilenet" in name else {}))
+def narrow_resnet18(classes):
+    model = torchvision.models.resnet18(num_classes=classes)
+    model.inplanes = 8
+    model.conv1, model.bn1 = torch.nn.Conv2d(3, 8, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(8)
+    for k, channels in enumerate((8, 8, 16, 32)):
+        layer = model._make_layer(torchvision.models.resnet.BasicBlock, channels, 2, stride=1 if k == 0 else 2)
+        setattr(model, f"layer{k + 1}", layer)
+    model.fc = torch.nn.Linear(32, classes)
+    return model
+
+
+def make(name, classes=10):
+    if name == "narrow":
+        return narrow_resnet18(classes)
+    return getattr(torchvision.models, name)(num_classes=classes, **({"dropout": 0.0} if "mobilenet" in name else {}))
+
+
+def torch_steps(name, state, x, y, dtype, steps, classes=10):
+    model = make(name, classes)
     model.load_state_dict(state)
     model = model.to(dtype).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -75,21 +95,34 @@ def errors(got, truth):
     }
 
 
+def freeze(path):
+    torch.manual_seed(0)
+    classes, steps = 5, 3
+    short = lambda t: t.half() if t.is_floating_point() else t  # both sides start from the same short numbers
+    state = {k: short(v) for k, v in make("narrow", classes).state_dict().items()}
+    x, y = short(torch.randn(3, 3, 48, 48)), torch.tensor([0, 3, 1])
+    truth = torch_steps("narrow", {k: v.double() for k, v in state.items()}, x, y, torch.float64, steps, classes)
+    out = {f"weight/{k}": v for k, v in state.items() if v.is_floating_point()} | {"x": x, "y": y}
+    out |= {"loss": torch.tensor(truth["loss"], dtype=torch.float64), "logits": truth["logits"]}
+    out |= {f"{kind}/{k}": v.float() for kind in ("grad", "param") for k, v in truth[kind].items()}
+    safetensors.torch.save_file(out, path)
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--freeze")
     parser.add_argument("--cairn", default="build/release/cli/cairn")
     parser.add_argument("--models", default="resnet18,resnet50,mobilenet_v2")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=2)
     args = parser.parse_args()
+    if args.freeze:
+        return freeze(args.freeze)
     failed = 0
     for name in args.models.split(","):
         torch.manual_seed(0)
-        model = getattr(torchvision.models, name)(num_classes=10)
-        if name == "mobilenet_v2":
-            model.classifier[0].p = 0.0
-        state = {k: v.clone() for k, v in model.state_dict().items()}
+        state = {k: v.clone() for k, v in make(name).state_dict().items()}
         x, y = torch.randn(args.batch, 3, args.size, args.size), torch.randint(0, 10, (args.batch,))
         truth = torch_steps(name, state, x, y, torch.float64, args.steps)
         own = errors(torch_steps(name, state, x, y, torch.float32, args.steps), truth)
