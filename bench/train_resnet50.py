@@ -16,6 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 TORCH = r"""
 import sys, time, json, resource, torch, torchvision
@@ -93,7 +94,11 @@ def main():
                     r = {"first_step_s": r["first_step_s"], "steps": r["step_s"]["all"][1:], "peak_rss_bytes": r["peak_rss_bytes"], "idle": 0}
                 else:
                     code = MINDSPORE if name == "mindspore" else TORCH
-                    r = run([args.python, "-c", code, name, str(args.batch), str(args.steps), str(args.threads)], args.threads)
+                    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:  # MindSpore compiles from a file
+                        script.write(code)
+                        script.flush()
+                        r = run([args.python, script.name, name, str(args.batch), str(args.steps),
+                                 str(args.threads)], args.threads)
                 results.setdefault(name, []).append(r)
                 print(f"round {round_number + 1} {name}: min {min(r['steps']):.3f} s", file=sys.stderr, flush=True)
             except Exception as error:  # a contender that is not installed does not stop the others
