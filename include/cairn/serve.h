@@ -96,7 +96,8 @@ class CAIRN_API Model {
   // come as BYTES [n]. Gives all the declared outputs in order. Called from several threads at
   // once, each with thread_count() 1: good for decoding; a model hands computing to a thread of its
   // own, which owns its compute threads. Throws cairn::Error: `internal` and `io` become 500,
-  // `out_of_memory` and `timeout` 503, `unsupported` 501, the rest 400: the client's mistake.
+  // `out_of_memory`, `timeout` and `cancelled` 503, `unsupported` 501, `not_found` 404, the rest 400:
+  // the client's mistake.
   virtual std::vector<Blob> infer(std::span<const Blob> inputs) = 0;
 };
 

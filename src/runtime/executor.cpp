@@ -8,6 +8,8 @@
 #include <chrono>
 #include <list>
 #include <map>
+#include <mutex>
+#include <unordered_map>
 
 #include "base/parallel.h"
 #include "base/profile.h"
@@ -36,6 +38,26 @@ Tensor BlockedResident::to_plain() const {
 }
 
 namespace {
+
+// A constant in the layout that a kernel wants. Plans of one model for several batch sizes have the
+// same ones, of which one copy is kept as long as any plan uses it.
+std::shared_ptr<BlockedResident> shared_constant(const Tensor& plain, const Layout& layout) {
+  static std::mutex mutex;
+  static std::unordered_multimap<size_t, std::weak_ptr<BlockedResident>> known;
+  auto packed = std::make_shared<BlockedResident>(plain, layout);
+  const auto bytes = [](const BlockedResident& r) {
+    return std::string_view(reinterpret_cast<const char*>(r.data()), size_t(r.layout().bytes(r.type())));
+  };
+  const size_t key = std::hash<std::string_view>()(bytes(*packed));
+  const std::lock_guard lock(mutex);
+  std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
+  for (auto [it, end] = known.equal_range(key); it != end; ++it)
+    if (auto other = it->second.lock();
+        other && other->type() == packed->type() && other->layout() == layout && bytes(*other) == bytes(*packed))
+      return other;
+  known.emplace(key, packed);
+  return packed;
+}
 
 enum class Home { arena, variable, constant, input };
 
@@ -148,7 +170,7 @@ class Plan::Impl {
   std::vector<int> variable_of_, constant_of_;        // by value, −1
   std::vector<std::optional<Layout>> variable_layout_;
   std::vector<int> variable_buffer_;
-  std::vector<std::unique_ptr<BlockedResident>> constant_data_;
+  std::vector<std::shared_ptr<BlockedResident>> constant_data_;
   std::vector<std::pair<int, int>> assign_values_;    // (variable, buffer with its new value)
   std::vector<int> output_buffers_;
   std::vector<char> assigned_;
@@ -165,7 +187,7 @@ int Plan::Impl::buffer_of(ValueId value, const Layout& layout) {
   for (const Copy& c : copies_[size_t(value)])
     if (c.layout == layout) return c.buffer;
   if (const int c = constant_of_[size_t(value)]; c >= 0) {  // constants are repacked now, not at each run
-    constant_data_.push_back(std::make_unique<BlockedResident>(graph_.constants[size_t(c)].tensor, layout));
+    constant_data_.push_back(shared_constant(graph_.constants[size_t(c)].tensor, layout));
     const int b = new_buffer({Home::constant, size_t(layout.bytes(type)), int(constant_data_.size() - 1)});
     copies_[size_t(value)].push_back({layout, b});
     return b;
@@ -271,6 +293,7 @@ void Plan::Impl::lower() {
     }
   }
   for (ValueId v : graph_.outputs) output_buffers_.push_back(buffer_of(v, Layout()));
+  for (auto& c : graph_.constants) c.tensor = Tensor();  // the kernels have theirs
   for (size_t i = 0; i < graph_.variables.size(); ++i)
     if (variable_buffer_[i] < 0) settle(graph_.variables[i].value, Layout());
   for (const auto& a : graph_.assigns)

@@ -16,6 +16,7 @@ class BlockedResident : public ResidentValue {
   BlockedResident(TensorType type, Layout layout);
   BlockedResident(const Tensor& plain, Layout layout);  // repacks
   Tensor to_plain() const override;
+  const TensorType& type() const { return type_; }
   const Layout& layout() const { return layout_; }
   std::byte* data() const { return storage_->data(); }
 

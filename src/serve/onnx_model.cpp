@@ -10,7 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
-#include <map>
+#include <list>
 #include <mutex>
 #include <thread>
 
@@ -178,17 +178,21 @@ class OnnxModel : public Model {
   Plan& plan(const std::vector<TensorType>& types) {
     std::string key;
     for (const TensorType& t : types) key += to_string(t);
-    const auto it = plans_.find(key);
-    if (it != plans_.end()) return it->second;
-    constexpr size_t kMostPlans = 8;
-    if (plans_.size() >= kMostPlans) plans_.erase(plans_.begin());
-    return plans_.emplace(key, Plan(model_.graph(types))).first->second;
+    const auto it = std::ranges::find(plans_, key, &std::pair<std::string, Plan>::first);
+    if (it != plans_.end()) {
+      plans_.splice(plans_.begin(), plans_, it);
+    } else {
+      plans_.emplace_front(key, Plan(model_.graph(types)));
+      if (plans_.size() > kMostPlans) plans_.pop_back();
+    }
+    return plans_.front().second;
   }
+  static constexpr size_t kMostPlans = 8;
 
   onnx::Model model_;
   ModelInfo info_;
   data::Transform transform_;
-  std::map<std::string, Plan> plans_;  // used on the compute thread alone
+  std::list<std::pair<std::string, Plan>> plans_;  // the latest first; used on the compute thread alone
   ComputeThread compute_;              // last: ends before what it uses
 };
 

