@@ -135,6 +135,19 @@ TEST(Plan, CompilesOnceForEachShape) {
   EXPECT_EQ(traces, 2);
 }
 
+TEST(Plan, PlansForSeveralBatchSizesKeepOneCopyOfTheWeights) {
+  constexpr size_t kWeights = 512 * 512 * sizeof(float);
+  const auto plan_for = [](int64_t batch) {  // as a model that is loaded: its weights are constants
+    const Tensor w = ramp({512, 512});
+    return Plan(trace([&](auto& in) { return std::vector{matmul(in[0], w)}; }, {{DType::f32, {batch, 512}}}));
+  };
+  const size_t before = memory_stats().in_use;
+  Plan one = plan_for(1), two = plan_for(2), eight = plan_for(8);
+  EXPECT_LT(memory_stats().in_use - before, 2 * kWeights);
+  expect_near(slice(eight.run({ramp({8, 512})})[0], {0, 0}, {2, 512}), two.run({slice(ramp({8, 512}), {0, 0}, {2, 512})})[0],
+              1e-4);
+}
+
 TEST(Plan, RefusesInputsOfAnotherType) {
   Plan plan(trace([](auto& in) { return std::vector{relu(in[0])}; }, {{DType::f32, {2, 3}}}));
   try {
