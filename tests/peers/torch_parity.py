@@ -9,8 +9,9 @@ the more so in ten steps.
 
 - f64: logits and gradients within 1e-9; losses and parameters after all steps within 1e-9 too, or 10 x PyTorch's own
   f64 difference where ten steps at this rate are chaotic (1e-3 for ResNet-50: its loss falls to 1e-6 and rises again).
-- f32, medians over the seeds: the gradient error over all parameters together at most max(1e-4, 3 x PyTorch's own),
-  no single parameter beyond 10 x that, and so for the losses.
+- f32: whether a rounding moves an activation across a kink, after which gradients are 1e-2 off, is chance, in PyTorch
+  as here. So the best seed's gradient error over all parameters together must be at most max(1e-4, 3 x PyTorch's own
+  best), the worst seed's at most 3 x PyTorch's own worst, no single parameter beyond 10 x that, and so for the losses.
 
     torch_parity.py [--cairn build/release/cli/cairn] [--models resnet18,resnet50,mobilenet_v2] [--steps 10]
     torch_parity.py --freeze tests/peers/frozen.safetensors
@@ -22,7 +23,6 @@ Needs torch, torchvision and safetensors in the Python that runs it.
 import argparse
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -135,7 +135,7 @@ def main():
     failed = 0
     kinds = ("logits", "grad", "worst", "loss", "param")
     largest = lambda *runs: {k: max(r[k] for r in runs) for k in kinds}
-    median = lambda runs: {k: statistics.median(r[k] for r in runs) for k in kinds}
+    smallest = lambda *runs: {k: min(r[k] for r in runs) for k in kinds}
     for name in args.models.split(","):
         own, got = {"f32": [], "f64": []}, {}
         for seed in range(args.seeds):
@@ -162,12 +162,15 @@ def main():
                 good = (max(e["logits"], e["grad"], e["worst"]) <= 1e-9
                         and all(e[k] <= max(1e-9, 10 * o[k]) for k in ("loss", "param")))
             else:
-                e, o = median(runs), median(own[dtype])
+                e, o = largest(*runs), largest(*own[dtype])
+                best, own_best = smallest(*runs), smallest(*own[dtype])
                 bound = max(1e-4, 3 * o["grad"])
-                good = e["grad"] <= bound and e["worst"] <= 10 * bound and e["loss"] <= max(1e-4, 3 * o["loss"])
+                good = (e["grad"] <= bound and e["worst"] <= 10 * bound and e["loss"] <= max(1e-4, 3 * o["loss"])
+                        and best["grad"] <= max(1e-4, 3 * own_best["grad"]))
             failed += not good
             print(f"{'ok  ' if good else 'FAIL'} {name} {dtype} {mode:5}  "
-                  + "  ".join(f"{k} {e[k]:.1e} (torch {o[k]:.1e})" for k in kinds), flush=True)
+                  + "  ".join(f"{k} {e[k]:.1e} (torch {o[k]:.1e})" for k in kinds)
+                  + (f"  best grad {best['grad']:.1e} ({own_best['grad']:.1e})" if dtype == "f32" else ""), flush=True)
     print(json.dumps({"failed": failed}))
     return 1 if failed else 0
 
