@@ -72,28 +72,28 @@ struct Panels {
 
 // ---- forward and gradient of the input ----
 
+// How the tiles, and the panels of output channels, are walked.
 struct Blocking {
   int64_t blocks;  // of tiles, of about equal size
-  int64_t chunk;   // panels of output channels at a time, so that M stays small
-  bool shared;     // all threads work on the same block, each on its output channels
+  int64_t chunk;   // panels at a time
+  bool shared;     // all threads share one block, each makes its own panels; else each has blocks
 };
-Blocking blocking(int64_t tiles, int64_t c, int64_t k, int lanes, int workers) {
-  int64_t block = std::max<int64_t>(24, 2600 / (c + 64)), chunk = 64 / (2 * lanes);
-  bool shared = workers > 1 && (tiles < 48 * workers || c * k * kPoints > (2 << 20));
+Blocking blocking(int64_t tiles, const Panels& u, int workers) {
+  // U is read once a block: long blocks where it comes from far away, otherwise such that V and M
+  // stay in the second-level cache.
+  int64_t block = u.elements() > (1 << 19) ? 66 : 30;
+  int64_t chunk = std::max<int64_t>(1, 32 / u.lanes);
+  bool shared = workers > 1 && tiles < block * workers && u.count() >= workers;
+  // Each thread transforms the filters of its chunk itself, in that cache.
+  int64_t few = std::clamp<int64_t>((1 << 18) / (kPoints * 2 * u.lanes * u.rows), 1, chunk);
   if (const char* e = std::getenv("WINO")) {
     long b, ch; int s;
     sscanf(e, "%ld,%ld,%d", &b, &ch, &s);
-    block = b, chunk = ch / (2 * lanes), shared = s;
+    block = b, few = chunk = std::max<long>(1, ch / (2 * u.lanes)), shared = s;
   }
-  int64_t blocks = ceil_div(tiles, block);
-  if (!shared) blocks = ceil_div(blocks, workers) * workers;
-  return {std::min(blocks, tiles), chunk, shared};
+  if (shared) return {1, few, true};
+  return {std::min(ceil_div(ceil_div(tiles, block), workers) * workers, tiles), chunk, false};
 }
-
-struct Sides {  // what the products sum over, and what they make
-  Tiling tiling;
-  int64_t from, to;  // channels
-};
 
 class Conv : public PreparedKernel {
  public:
@@ -110,125 +110,151 @@ class Conv : public PreparedKernel {
     tiling_ = turned_ ? Tiling{z.n, y, x, 2 - z.vertical.before, 2 - z.horizontal.before}
                       : Tiling{z.n, x, y, z.vertical.before, z.horizontal.before};
     const int64_t from = turned_ ? z.k : z.c, to = turned_ ? z.c : z.k, lanes = transforms_.lanes;
-    blocking_ = blocking(tiling_.tiles(), from, to, int(lanes), workers);
-    const int64_t stride = tile_stride(ceil_div(tiling_.tiles(), blocking_.blocks));
     u_ = {from, to / lanes, lanes};
+    blocking_ = blocking(tiling_.tiles(), u_, workers);
     blocking_.chunk = std::min(blocking_.chunk, u_.count());
+    const int64_t stride = tile_stride(ceil_div(tiling_.tiles(), blocking_.blocks));
     v_ = {from / lanes, stride, lanes};
     m_ = {2 * blocking_.chunk, stride, lanes};
   }
+  // Transforms the filters once and for all.
+  void keep_filters(const float* weight) {
+    kept_ = Storage::allocate(size_t(u_.elements()) * sizeof(float));
+    transform_filters(weight, kept());
+  }
   size_t workspace_bytes() const {
-    const int64_t inputs = blocking_.shared ? 1 : workers_;
-    return size_t((filters_ ? 0 : u_.elements()) + inputs * v_.elements() +
+    return size_t(u_scratch() + (blocking_.shared ? 1 : workers_) * v_.elements() +
                   workers_ * m_.elements()) *
            sizeof(float);
   }
-  // Transforms the filters once and for all.
-  void keep_filters(const float* weight) {
-    filters_ = Storage::allocate(size_t(u_.elements()) * sizeof(float));
-    transform_filters(weight, reinterpret_cast<float*>(filters_->data()));
-  }
 
   void run(const void* const* in, void* const* out, void* workspace) const override {
-    const float* x = static_cast<const float*>(in[0]);
-    Job job{bias_ ? static_cast<const float*>(in[2]) : nullptr,
-            residual_ >= 0 ? static_cast<const float*>(in[residual_]) : nullptr,
-            static_cast<float*>(out[0])};
-    float* free = static_cast<float*>(workspace);
-    if (filters_) {
-      job.u = reinterpret_cast<const float*>(filters_->data());
-    } else {
-      transform_filters(static_cast<const float*>(in[1]), free);
-      job.u = free;
-      free += u_.elements();
-    }
-    float* const v = free;
-    float* const m = v + (blocking_.shared ? 1 : workers_) * v_.elements();
-    if (!blocking_.shared) {
-      parallel_for(workers_, 1, [&](int64_t first, int64_t last) {
-        for (int64_t w = first; w < last; ++w)
-          for (int64_t b = share(blocking_.blocks, w); b < share(blocking_.blocks, w + 1); ++b) {
-            float* mine = v + w * v_.elements();
-            transform_input(x, range(b), 0, v_.blocks, mine);
-            multiply(job, range(b), 0, u_.count(), mine, m + w * m_.elements());
-          }
-      });
-      return;
-    }
-    for (int64_t b = 0; b < blocking_.blocks; ++b) {
-      parallel_for(v_.blocks, 1, [&](int64_t first, int64_t last) {
-        transform_input(x, range(b), first, last, v);
-      });
-      parallel_for(workers_, 1, [&](int64_t first, int64_t last) {
-        for (int64_t w = first; w < last; ++w)
-          multiply(job, range(b), share(u_.count(), w), share(u_.count(), w + 1), v,
-                   m + w * m_.elements());
-      });
-    }
+    const Job job{static_cast<const float*>(in[0]), static_cast<const float*>(in[1]),
+                  bias_ ? static_cast<const float*>(in[2]) : nullptr,
+                  residual_ >= 0 ? static_cast<const float*>(in[residual_]) : nullptr,
+                  static_cast<float*>(out[0])};
+    float* const u = static_cast<float*>(workspace);
+    float* const v = u + u_scratch();
+    if (blocking_.shared)
+      run_shared(job, u, v, v + v_.elements());
+    else
+      run_blocks(job, u, v, v + workers_ * v_.elements());
   }
 
  private:
   struct Job {  // a run
-    const float *bias, *residual;
+    const float *x, *weight, *bias, *residual;
     float* y;
-    const float* u = nullptr;
   };
+  struct Filters {  // U, or the panels of it from `first` on
+    float* data;
+    Panels shape;
+    int64_t first;
+    float* at(int64_t point, int64_t panel) const {
+      return data + point * shape.plane() + shape.offset(panel - first);
+    }
+  };
+
+  Filters kept() const { return {reinterpret_cast<float*>(kept_->data()), u_, 0}; }
+  // Panels [first, last) alone.
+  Filters part(float* data, int64_t first, int64_t last) const {
+    return {data, {u_.rows, std::min(2 * last, u_.blocks) - 2 * first, u_.lanes}, first};
+  }
+  int64_t u_scratch() const {
+    if (kept_) return 0;
+    return blocking_.shared ? workers_ * part(nullptr, 0, blocking_.chunk).shape.elements()
+                            : u_.elements();
+  }
   int64_t share(int64_t count, int64_t worker) const { return count * worker / workers_; }
-  TileRange range(int64_t block) const {
-    const int64_t first = tiling_.tiles() * block / blocking_.blocks;
-    return {first, tiling_.tiles() * (block + 1) / blocking_.blocks - first};
+  // body(worker) for each, on a thread of its own.
+  template <class Body>
+  void for_workers(Body&& body) const {
+    parallel_for(workers_, 1, [&](int64_t first, int64_t last) {
+      for (int64_t w = first; w < last; ++w) body(w);
+    });
   }
 
-  void transform_filters(const float* weight, float* u) const {
-    const int64_t lanes = u_.lanes, rows = u_.rows / lanes, square = 9 * lanes * lanes;
-    parallel_for(u_.count() * rows, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t panel = i / rows, row = i % rows;
-        for (int64_t b = 2 * panel; b < 2 * panel + u_.vectors(panel); ++b)
-          if (turned_)  // the weight's blocks are [k][c]
-            transforms_.turned_filter(weight + (row * u_.blocks + b) * square,
-                                      u_.square(u, row * lanes, b), u_.step(panel));
-          else
-            transforms_.filter(weight + (b * rows + row) * square, u_.square(u, row * lanes, b),
-                               u_.step(panel));
+  void run_blocks(const Job& job, float* u, float* v, float* m) const {
+    const Filters filters = kept_ ? kept() : Filters{u, u_, 0};
+    if (!kept_) transform_filters(job.weight, filters);
+    for_workers([&](int64_t w) {
+      for (int64_t b = share(blocking_.blocks, w); b < share(blocking_.blocks, w + 1); ++b) {
+        const int64_t first = tiling_.tiles() * b / blocking_.blocks;
+        const TileRange tiles{first, tiling_.tiles() * (b + 1) / blocking_.blocks - first};
+        float* mine = v + w * v_.elements();
+        for (int64_t c = 0; c < v_.blocks; ++c) transform_input(job, tiles, c, mine);
+        for (int64_t p = 0; p < u_.count(); p += blocking_.chunk)
+          multiply(job, tiles, mine, filters, p, std::min(p + blocking_.chunk, u_.count()),
+                   m + w * m_.elements());
+      }
+    });
+  }
+  void run_shared(const Job& job, float* u, float* v, float* m) const {
+    const TileRange tiles{0, tiling_.tiles()};
+    parallel_for(v_.blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t c = first; c < last; ++c) transform_input(job, tiles, c, v);
+    });
+    for_workers([&](int64_t w) {
+      const int64_t end = share(u_.count(), w + 1);
+      for (int64_t p = share(u_.count(), w); p < end; p += blocking_.chunk) {
+        const int64_t last = std::min(p + blocking_.chunk, end);
+        const Filters filters =
+            kept_ ? kept() : part(u + u_scratch() / workers_ * w, p, last);
+        if (!kept_)
+          for (int64_t panel = p; panel < last; ++panel)
+            for (int64_t row = 0; row < v_.blocks; ++row)
+              transform_filter(job.weight, filters, panel, row);
+        multiply(job, tiles, v, filters, p, last, m + w * m_.elements());
       }
     });
   }
 
-  void transform_input(const float* x, TileRange tiles, int64_t first, int64_t last,
-                       float* v) const {
-    const int64_t plane = tiling_.in.height * tiling_.in.width * v_.lanes;
-    for (int64_t b = first; b < last; ++b)
-      transforms_.input(tiling_, tiles, {x + b * plane, v_.blocks * plane}, v_.block(v, b));
+  void transform_filters(const float* weight, const Filters& to) const {
+    parallel_for(u_.count() * v_.blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i)
+        transform_filter(weight, to, i / v_.blocks, i % v_.blocks);
+    });
   }
-
-  // Panels [first, last) of the output of a block of tiles.
-  void multiply(const Job& job, TileRange tiles, int64_t first, int64_t last, const float* v,
-                float* m) const {
-    const int64_t plane = tiling_.out.height * tiling_.out.width * u_.lanes;
-    for (int64_t begin = first; begin < last; begin += blocking_.chunk) {
-      const int64_t end = std::min(begin + blocking_.chunk, last);
-      for (int64_t point = 0; point < kPoints; ++point)
-        for (int64_t panel = begin; panel < end; ++panel) {
-          const bool wraps = panel + 1 == end;
-          const float* next = job.u + std::min<int64_t>(point + wraps, kPoints - 1) * u_.plane() +
-                              u_.offset(wraps ? begin : panel + 1);
-          multiply_panel(tiles.count, v + point * v_.plane(),
-                         job.u + point * u_.plane() + u_.offset(panel), next,
-                         u_.vectors(panel),
-                         m_.block(m, 2 * (panel - begin)).data + point * m_.plane());
-        }
-      for (int64_t b = 2 * begin; b < std::min(2 * end, u_.blocks); ++b) {
-        const Channels<const float> residual{job.residual ? job.residual + b * plane : nullptr,
-                                             u_.blocks * plane};
-        const Points<float> sums = m_.block(m, b - 2 * begin);
-        transforms_.output(tiling_, tiles, {sums.data, sums.plane},
-                           job.bias ? job.bias + b * u_.lanes : nullptr, residual, epilogue_,
-                           {job.y + b * plane, u_.blocks * plane});
-      }
+  // One block of rows of a panel.
+  void transform_filter(const float* weight, const Filters& to, int64_t panel, int64_t row) const {
+    const int64_t square = 9 * u_.lanes * u_.lanes;
+    for (int64_t b = 2 * panel; b < 2 * panel + u_.vectors(panel); ++b) {
+      const Points<float> u = to.shape.square(to.data, row * u_.lanes, b - 2 * to.first);
+      if (turned_)  // the weight's blocks are [k][c]
+        transforms_.turned_filter(weight + (row * u_.blocks + b) * square, u, u_.step(panel));
+      else
+        transforms_.filter(weight + (b * v_.blocks + row) * square, u, u_.step(panel));
     }
   }
-  // All tiles, in groups of about the same size: 62 as 2 × 6 + 10 × 5, never 10 × 6 + 2.
+  void transform_input(const Job& job, TileRange tiles, int64_t block, float* v) const {
+    const int64_t plane = tiling_.in.height * tiling_.in.width * v_.lanes;
+    transforms_.input(tiling_, tiles, {job.x + block * plane, v_.blocks * plane},
+                      v_.block(v, block));
+  }
+
+  // Makes panels [begin, end) of the output of some tiles.
+  void multiply(const Job& job, TileRange tiles, const float* v, const Filters& u, int64_t begin,
+                int64_t end, float* m) const {
+    for (int64_t point = 0; point < kPoints; ++point)
+      for (int64_t panel = begin; panel < end; ++panel) {
+        const float* next = panel + 1 < end       ? u.at(point, panel + 1)
+                            : point + 1 < kPoints ? u.at(point + 1, begin)
+                                                  : u.at(point, panel);
+        multiply_panel(tiles.count, v + point * v_.plane(), u.at(point, panel), next,
+                       u_.vectors(panel),
+                       m_.block(m, 2 * (panel - begin)).data + point * m_.plane());
+      }
+    const int64_t plane = tiling_.out.height * tiling_.out.width * u_.lanes;
+    for (int64_t b = 2 * begin; b < std::min(2 * end, u_.blocks); ++b) {
+      const Points<float> sums = m_.block(m, b - 2 * begin);
+      transforms_.output(
+          tiling_, tiles, {sums.data, sums.plane}, job.bias ? job.bias + b * u_.lanes : nullptr,
+          {job.residual ? job.residual + b * plane : nullptr, u_.blocks * plane}, epilogue_,
+          {job.y + b * plane, u_.blocks * plane});
+    }
+  }
+  // One panel at one point, in groups of tiles of about the same size: 62 as 2 × 6 + 10 × 5, never
+  // 10 × 6 + 2. The first four groups bring `next` nearer.
   void multiply_panel(int64_t tiles, const float* v, const float* u, const float* next, int vectors,
                       float* m) const {
     const int64_t groups = ceil_div(tiles, kernels_.max_rows), stride = v_.stride * v_.lanes;
@@ -251,7 +277,7 @@ class Conv : public PreparedKernel {
   Blocking blocking_;
   Panels u_;
   Buffer v_, m_;
-  std::shared_ptr<Storage> filters_;
+  std::shared_ptr<Storage> kept_;  // U, where the weights never change
 };
 
 // ---- gradient of the weights ----
