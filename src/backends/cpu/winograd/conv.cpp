@@ -26,6 +26,7 @@
 #include "backends/cpu/backend.h"
 #include "backends/cpu/isa.h"
 #include "backends/cpu/nn/conv.h"
+#include "backends/cpu/winograd/conv.h"
 #include "backends/cpu/winograd/micro_kernel.h"
 #include "backends/cpu/winograd/transforms.h"
 #include "base/parallel.h"
@@ -83,7 +84,7 @@ Blocking blocking(int64_t tiles, const Panels& u, int workers) {
   // stay in the second-level cache.
   int64_t block = u.elements() > (1 << 19) ? 66 : 30;
   int64_t chunk = std::max<int64_t>(1, 32 / u.lanes);
-  bool shared = workers > 1 && tiles < block * workers && u.count() >= workers;
+  bool shared = tiles < block * workers && u.count() >= workers;
   // Each thread transforms the filters of its chunk itself, in that cache.
   int64_t few = std::clamp<int64_t>((1 << 18) / (kPoints * 2 * u.lanes * u.rows), 1, chunk);
   if (const char* e = std::getenv("WINO")) {
@@ -97,8 +98,10 @@ Blocking blocking(int64_t tiles, const Panels& u, int workers) {
 
 class Conv : public PreparedKernel {
  public:
-  Conv(const ConvProblem& p, const Epilogue& epilogue, int workers)
-      : turned_(p.direction == Direction::input_gradient),
+  // `keep`: keep_filters will be called, so that run() need not transform them.
+  Conv(const ConvProblem& p, const Epilogue& epilogue, int workers, bool keep)
+      : keep_(keep),
+        turned_(p.direction == Direction::input_gradient),
         bias_(p.bias),
         residual_(p.residual),
         epilogue_(epilogue),
@@ -117,7 +120,6 @@ class Conv : public PreparedKernel {
     v_ = {from / lanes, stride, lanes};
     m_ = {2 * blocking_.chunk, stride, lanes};
   }
-  // Transforms the filters once and for all.
   void keep_filters(const float* weight) {
     kept_ = Storage::allocate(size_t(u_.elements()) * sizeof(float));
     transform_filters(weight, kept());
@@ -161,7 +163,7 @@ class Conv : public PreparedKernel {
     return {data, {u_.rows, std::min(2 * last, u_.blocks) - 2 * first, u_.lanes}, first};
   }
   int64_t u_scratch() const {
-    if (kept_) return 0;
+    if (keep_) return 0;
     return blocking_.shared ? workers_ * part(nullptr, 0, blocking_.chunk).shape.elements()
                             : u_.elements();
   }
@@ -175,8 +177,8 @@ class Conv : public PreparedKernel {
   }
 
   void run_blocks(const Job& job, float* u, float* v, float* m) const {
-    const Filters filters = kept_ ? kept() : Filters{u, u_, 0};
-    if (!kept_) transform_filters(job.weight, filters);
+    const Filters filters = keep_ ? kept() : Filters{u, u_, 0};
+    if (!keep_) transform_filters(job.weight, filters);
     for_workers([&](int64_t w) {
       for (int64_t b = share(blocking_.blocks, w); b < share(blocking_.blocks, w + 1); ++b) {
         const int64_t first = tiling_.tiles() * b / blocking_.blocks;
@@ -199,8 +201,8 @@ class Conv : public PreparedKernel {
       for (int64_t p = share(u_.count(), w); p < end; p += blocking_.chunk) {
         const int64_t last = std::min(p + blocking_.chunk, end);
         const Filters filters =
-            kept_ ? kept() : part(u + u_scratch() / workers_ * w, p, last);
-        if (!kept_)
+            keep_ ? kept() : part(u + u_scratch() / workers_ * w, p, last);
+        if (!keep_)
           for (int64_t panel = p; panel < last; ++panel)
             for (int64_t row = 0; row < v_.blocks; ++row)
               transform_filter(job.weight, filters, panel, row);
@@ -267,7 +269,7 @@ class Conv : public PreparedKernel {
     }
   }
 
-  bool turned_, bias_;
+  bool keep_, turned_, bias_;
   int residual_;
   Epilogue epilogue_;
   int64_t workers_;
@@ -277,7 +279,7 @@ class Conv : public PreparedKernel {
   Blocking blocking_;
   Panels u_;
   Buffer v_, m_;
-  std::shared_ptr<Storage> kept_;  // U, where the weights never change
+  std::shared_ptr<Storage> kept_;  // U
 };
 
 // ---- gradient of the weights ----
@@ -439,6 +441,9 @@ OfferResult offer(const KernelRequest& r) {
   if (any_empty(r)) return Refusal{"an empty operand"};
   const int lanes = transforms().lanes;
   if (lanes < 8) return Refusal{"needs AVX2"};
+  if (lanes == 16 && !std::getenv(kForceAvx512))
+    return Refusal{fmt::format("untested with AVX-512; {}=1 takes it nevertheless", kForceAvx512)};
+  if (r.exact) return Refusal{"not exact"};
   const ConvProblem p = conv_problem(r);
   if (const std::string reason = unfit(p, lanes); !reason.empty()) return Refusal{reason};
   const auto after = epilogue(p);
@@ -455,7 +460,7 @@ OfferResult offer(const KernelRequest& r) {
     offer.workspace_bytes = WeightGradient(p, r.threads).workspace_bytes();
     return offer;
   }
-  offer.workspace_bytes = Conv(p, *after, r.threads).workspace_bytes();
+  offer.workspace_bytes = Conv(p, *after, r.threads, r.constant(1)).workspace_bytes();
   if (p.residual >= 0) {
     offer.in[size_t(p.residual)] = pictures;
     offer.in_place = {{p.residual, 0}};
@@ -463,11 +468,19 @@ OfferResult offer(const KernelRequest& r) {
   return offer;
 }
 
-std::unique_ptr<PreparedKernel> prepare(const KernelRequest& r, const KernelOffer&) {
+std::unique_ptr<PreparedKernel> prepare(const KernelRequest& r, const KernelOffer& offer) {
   const ConvProblem p = conv_problem(r);
   if (p.direction == Direction::weight_gradient)
     return std::make_unique<WeightGradient>(p, r.threads);
-  return std::make_unique<Conv>(p, *epilogue(p), r.threads);
+  const void* weight = r.constant(1);
+  auto conv = std::make_unique<Conv>(p, *epilogue(p), r.threads, weight);
+  if (weight) {
+    const auto blocked = Storage::allocate(size_t(r.in[1].bytes()));
+    void* to = blocked->data();
+    cpu_backend().reorder(r.in[1], Layout(), offer.in[1])->run(&weight, &to, nullptr);
+    conv->keep_filters(static_cast<const float*>(to));
+  }
+  return conv;
 }
 
 }  // namespace

@@ -5,8 +5,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "backends/cpu/isa.h"
 #include "backends/cpu/kernel_test.h"
+#include "backends/cpu/winograd/conv.h"
 #include "backends/cpu/winograd/micro_kernel.h"
 #include "ops/catalog.h"
 #include "ops/fused/conv.h"
@@ -18,6 +22,8 @@ class Winograd : public testing::Test {
  protected:
   void SetUp() override {
     if (isa() == Isa::sse4) GTEST_SKIP() << "needs AVX2";
+    if (isa() == Isa::avx512 && !std::getenv(winograd::kForceAvx512))
+      GTEST_SKIP() << "set " << winograd::kForceAvx512;
   }
 };
 
@@ -69,6 +75,10 @@ std::vector<Case> cases() {
     for (const int64_t k : {1, 2, 3, 5, 8}) list.push_back({2, blocks(c), blocks(k), 7, 5});
   list.push_back({3, blocks(2), blocks(2), 31, 29});
   return list;
+}
+
+const Kernel& winograd_kernel(const OpDef& op) {
+  return **std::ranges::find(cpu_backend().kernels(op), "cpu.winograd", &Kernel::name);
 }
 
 // Against the standard deviation of the results.
@@ -127,6 +137,33 @@ TEST_F(Winograd, GivesTheSameBitsForAnyNumberOfThreads) {
     }
 }
 
+TEST_F(Winograd, ReadsConstantWeightsOnlyOnce) {
+  for (const Case& c : {Case{2, blocks(2), blocks(3), 30, 29}, Case{1, blocks(3), blocks(8), 7, 7}})
+    for (const Call& call : {c.fused(true, false, "relu"), c.input_gradient()}) {
+      const auto inputs = inputs_of(call);
+      const TypeList types = call.op->infer(call.params, call.in);
+      const void* constants[] = {nullptr, inputs[1].data()};
+      const KernelRequest request{*call.op, call.params, call.in, types, {}, 2, false, false,
+                                  constants};
+      const Kernel& kernel = winograd_kernel(*call.op);
+      const KernelOffer offer = std::get<KernelOffer>(kernel.offer(request));
+      const auto prepared = kernel.prepare(request, offer);
+      std::vector<Guarded> memory;
+      memory.reserve(inputs.size() + 2);
+      std::vector<const void*> in;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        in.push_back(memory.emplace_back(inputs[i].size() * sizeof(float)).data());
+        if (i != 1)  // these weights are NaN
+          reorder_reference(call.in[i], {}, inputs[i].data(), offer.in[i], memory.back().data());
+      }
+      void* out = memory.emplace_back(size_t(types[0].bytes())).data();
+      prepared->run(in.data(), &out, memory.emplace_back(offer.workspace_bytes).data());
+      Values got(size_t(types[0].numel()));
+      reorder_reference(types[0], offer.out[0], out, {}, got.data());
+      expect_near(got, run_reference(call, inputs)[0], 1e-5);
+    }
+}
+
 TEST_F(Winograd, KeepsNaN) {
   const Call call = Case{1, blocks(1), blocks(1), 8, 8}.fused(false, false, "relu");
   auto inputs = inputs_of(call);
@@ -151,6 +188,9 @@ TEST_F(Winograd, RefusesWhatItCannotDo) {
   EXPECT_EQ(refusal(Case{0, c, c, 8, 8}.forward()), "an empty operand");
   EXPECT_EQ(refusal(Case{1, c, c, 8, 8}.fused(false, false, "tanh")), "has no tanh");
   call = Case{1, c, c, 8, 8}.forward();
+  const TypeList out = call.op->infer(call.params, call.in);
+  EXPECT_TRUE(std::holds_alternative<Refusal>(winograd_kernel(*call.op).offer(
+      {.op = *call.op, .params = call.params, .in = call.in, .out = out, .exact = true})));
   for (TensorType& t : call.in) t.dtype = DType::f64;
   EXPECT_EQ(refusal(call), "takes f32, got f64");
 }
@@ -194,8 +234,7 @@ TEST_F(Winograd, TouchesNoMemoryBeyondItsOperands) {
         SCOPED_TRACE(describe(call));
         const TypeList types = call.op->infer(call.params, call.in);
         const KernelRequest request{*call.op, call.params, call.in, types, {}, threads};
-        const Kernel& kernel = *cpu_backend().kernels(*call.op)[0];
-        ASSERT_EQ(kernel.name, "cpu.winograd");
+        const Kernel& kernel = winograd_kernel(*call.op);
         const KernelOffer offer = std::get<KernelOffer>(kernel.offer(request));
         const auto inputs = inputs_of(call);
         std::vector<Fenced> memory;
