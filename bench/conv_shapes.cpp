@@ -146,8 +146,9 @@ Job job(std::string_view kernel, const Row& row, int direction, int64_t batch, i
   if (direction == 1)
     return Job(kernel, ops::conv_grad_input_op, ops::ConvGradInputParams{p, {row.size, row.size}},
                {y, weight}, threads, deterministic);
-  return Job(kernel, ops::conv_grad_weight_op, ops::ConvGradWeightParams{p, {row.kernel, row.kernel}},
-             {x, y}, threads, deterministic);
+  return Job(kernel, ops::conv_grad_weight_op,
+             ops::ConvGradWeightParams{p, {row.kernel, row.kernel}}, {x, y}, threads,
+             deterministic);
 }
 
 struct Measured {
@@ -206,8 +207,8 @@ constexpr Row kWinograd[] = {
 
 void run_winograd(int64_t batch, int threads, int rounds, bool deterministic) {
   set_thread_count(threads);
-  fmt::print("{}, {}, {} threads, batch {}\n{:<14}", cpu::isa_report().processor,
-             name(cpu::isa()), threads, batch, "c>k@size");
+  fmt::print("{}, {}, {} threads, batch {}\n{:<14}", cpu::isa_report().processor, name(cpu::isa()),
+             threads, batch, "c>k@size");
   for (const char* direction : kDirections)
     fmt::print(" | {:<38}", direction + std::string(" GF/s, direct, ratio, error"));
   for (const Row& row : kWinograd) {

@@ -20,9 +20,9 @@ using TileProducts = void (*)(const float* v, const float* z, float* s, int64_t 
                               int64_t stride);
 
 struct MicroKernels {
-  int max_rows;                  // of `products`
-  Products products[2][14];      // [vectors − 1][rows − 1]
-  int tile_rows;                 // a part of the lanes
+  int max_rows;                      // of `products`
+  Products products[2][14];          // [vectors − 1][rows − 1]
+  int tile_rows;                     // a part of the lanes
   TileProducts tile_products[2][2];  // [vectors − 1][add to what s holds?]
 };
 // For vectors of 8 lanes (AVX2 and FMA) or 16 (AVX-512). Thread-safe.

@@ -154,8 +154,7 @@ void Input(const Tiling& t, TileRange range, Channels<const float> x, Points<flo
 }
 void Gradient(const Tiling& t, TileRange range, Channels<const float> dy, Points<float> z) {
   ForTiles(t, range, [&](int64_t k, int64_t picture, int64_t row, int64_t column) {
-    FromPicture<A>(dy.data + picture * dy.step, t.out, row, column,
-                   {z.data + k * kLanes, z.plane});
+    FromPicture<A>(dy.data + picture * dy.step, t.out, row, column, {z.data + k * kLanes, z.plane});
   });
 }
 
@@ -180,8 +179,7 @@ void Output(const Tiling& t, TileRange range, Points<const float> m, const float
     const int64_t start = row * width + column * kLanes;
     const float* from = m.data + k * kLanes;
     float* to = y.data + picture * y.step + start;
-    const float* other =
-        residual.data ? residual.data + picture * residual.step + start : nullptr;
+    const float* other = residual.data ? residual.data + picture * residual.step + start : nullptr;
     const auto load = [&](int i, int j) { return Load(from + (i * At::kIn + j) * m.plane); };
     const auto store = [&](int i, int j, V v) {
       const int64_t at = i * width + j * kLanes;
@@ -203,10 +201,9 @@ void Output(const Tiling& t, TileRange range, Points<const float> m, const float
 
 void Filter(const float* w, Points<float> u, int64_t step) {
   for (int row = 0; row < kLanes; ++row)
-    Transform<G>([&](int i, int j) { return Load(w + ((i * 3 + j) * kLanes + row) * kLanes); },
-                 [&](int i, int j, V v) {
-                   Store(v, u.data + (i * G::kOut + j) * u.plane + row * step);
-                 });
+    Transform<G>(
+        [&](int i, int j) { return Load(w + ((i * 3 + j) * kLanes + row) * kLanes); },
+        [&](int i, int j, V v) { Store(v, u.data + (i * G::kOut + j) * u.plane + row * step); });
 }
 
 // Rows to columns: each round moves one bit of a place from its column number to its row number.
@@ -238,7 +235,7 @@ void FilterGradient(Points<const float> s, int64_t step, float* dw) {
 }
 
 const Transforms* Table() {
-  static constexpr Transforms kTable{kLanes,       &Input,  &Gradient,      &Output,
+  static constexpr Transforms kTable{kLanes,  &Input,        &Gradient,      &Output,
                                      &Filter, &TurnedFilter, &FilterGradient};
   return &kTable;
 }
