@@ -286,8 +286,9 @@ class WeightGradient : public PreparedKernel {
     const auto& z = p.z;
     const int64_t lanes = transforms_.lanes;
     tiling_ = {z.n, {z.h, z.w}, {z.y, z.x}, z.vertical.before, z.horizontal.before};
-    // Where the sums are split must not depend on the threads.
-    blocks_ = ceil_div(tiling_.tiles(), 96);
+    // Long blocks, as threads wait for each other twice a block, but V and Z within 7 MB. Where the
+    // sums are split must not depend on the threads.
+    blocks_ = ceil_div(tiling_.tiles(), std::max<int64_t>(128, 49152 / (z.c + z.k)));
     const int64_t padded = ceil_div(ceil_div(tiling_.tiles(), blocks_), lanes) * lanes;
     v_ = {z.c / lanes, tile_stride(padded), lanes};
     z_ = {z.k / lanes, tile_stride(padded), lanes};
