@@ -2,7 +2,10 @@
 // How near each convolution of ResNet-50 comes to what the processor can do: GF/s and share of the
 // FMA peak, in the three directions, with the implementation that oneDNN chose.
 //
-//   conv_shapes [--batch 8] [--threads 2] [--rounds 5] [--deterministic]
+//   conv_shapes [--batch 8] [--threads 2] [--rounds 5] [--deterministic] [--winograd]
+//
+// With --winograd instead: the 3 × 3 convolutions of ResNet-50 and YOLO by Winograd beside oneDNN,
+// both in GF/s of the direct way, and how far their results differ, of the standard deviation.
 //
 // The best of all rounds counts, as other programs on the machine only ever slow one down. One
 // thread is measured in its own CPU time, which a busy machine disturbs little.
@@ -12,6 +15,7 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <random>
@@ -65,24 +69,29 @@ double fma_rate(int threads) {
 // One convolution, prepared with its operands in the layouts that it wants.
 class Job {
  public:
-  Job(const OpDef& op, Params params, TypeList in, int threads, bool deterministic)
+  Job(std::string_view kernel, const OpDef& op, Params params, TypeList in, int threads,
+      bool deterministic)
       : threads_(threads) {
     const TypeList out = op.infer(params, in);
     const KernelRequest request{op, params, in, out, {}, threads, deterministic};
-    const Kernel& kernel = *cpu_backend().kernels(op)[0];
-    const OfferResult result = kernel.offer(request);
+    const Kernel& k = **std::ranges::find(cpu_backend().kernels(op), kernel, &Kernel::name);
+    const OfferResult result = k.offer(request);
     if (auto* refusal = std::get_if<Refusal>(&result))
-      fail(ErrorCode::unsupported, refusal->reason);
+      fail(ErrorCode::unsupported, fmt::format("{}: {}", kernel, refusal->reason));
     const auto& offer = std::get<KernelOffer>(result);
-    kernel_ = kernel.prepare(request, offer);
+    kernel_ = k.prepare(request, offer);
     flops_ = op.cost(params, in, out).flops;
     std::mt19937 random(1);
     for (size_t i = 0; i < in.size(); ++i) {
+      Tensor dense = Tensor::uninitialized(in[i]);
+      for (int64_t k = 0; k < dense.numel(); ++k)
+        dense.mutable_data<float>()[k] = float(random() % 2001) / 1000 - 1;
       Tensor& t = memory_.emplace_back(
           Tensor::uninitialized(in[i]));  // exact layouts: as many bytes as dense
-      for (int64_t k = 0; k < t.numel(); ++k)
-        t.mutable_data<float>()[k] = float(random() % 2001) / 1000 - 1;
       in_.push_back(t.bytes());
+      const void* from = dense.bytes();
+      void* to = t.mutable_bytes();
+      cpu_backend().reorder(in[i], {}, offer.in[i])->run(&from, &to, nullptr);
     }
     out_.push_back(memory_.emplace_back(Tensor::zeros(out[0].shape)).mutable_bytes());
     workspace_ = Storage::allocate(offer.workspace_bytes + 1);
@@ -93,6 +102,9 @@ class Job {
     return now(threads_) - start;
   }
   double flops() const { return flops_; }
+  std::span<const float> result() const {
+    return {static_cast<const float*>(out_[0]), size_t(memory_.back().numel())};
+  }
   std::string implementation() const {
     return dynamic_cast<const cpu::onednn::Task&>(*kernel_).implementation();
   }
@@ -123,18 +135,20 @@ constexpr Row kResNet50[] = {
 };
 constexpr const char* kDirections[] = {"forward", "grad_input", "grad_weight"};
 
-Job job(const Row& row, int direction, int64_t batch, int threads, bool deterministic) {
+Job job(std::string_view kernel, const Row& row, int direction, int64_t batch, int threads,
+        bool deterministic) {
   const int64_t pad = row.kernel / 2, out = (row.size + 2 * pad - row.kernel) / row.stride + 1;
   const ops::ConvParams p{{row.stride, row.stride}, {pad, pad}, {pad, pad}};
   const TensorType x{DType::f32, {batch, row.c, row.size, row.size}},
       y{DType::f32, {batch, row.k, out, out}},
       weight{DType::f32, {row.k, row.c, row.kernel, row.kernel}};
-  if (direction == 0) return Job(ops::conv_op, p, {x, weight}, threads, deterministic);
+  if (direction == 0) return Job(kernel, ops::conv_op, p, {x, weight}, threads, deterministic);
   if (direction == 1)
-    return Job(ops::conv_grad_input_op, ops::ConvGradInputParams{p, {row.size, row.size}},
+    return Job(kernel, ops::conv_grad_input_op, ops::ConvGradInputParams{p, {row.size, row.size}},
                {y, weight}, threads, deterministic);
-  return Job(ops::conv_grad_weight_op, ops::ConvGradWeightParams{p, {row.kernel, row.kernel}},
-             {x, y}, threads, deterministic);
+  return Job(kernel, ops::conv_grad_weight_op,
+             ops::ConvGradWeightParams{p, {row.kernel, row.kernel}}, {x, y}, threads,
+             deterministic);
 }
 
 struct Measured {
@@ -150,7 +164,7 @@ void run(int64_t batch, int threads, int rounds, bool deterministic) {
     for (size_t i = 0; i < std::size(kResNet50); ++i)
       for (int d = 0; d < 3; ++d) {
         if (i == 0 && d == 1) continue;  // nobody asks for the gradient of the picture
-        const Job work = job(kResNet50[i], d, batch, threads, deterministic);
+        const Job work = job("onednn.conv", kResNet50[i], d, batch, threads, deterministic);
         Measured& m = best[i][d];
         m.flops = work.flops();
         m.implementation = work.implementation();
@@ -185,20 +199,57 @@ void run(int64_t batch, int threads, int rounds, bool deterministic) {
   fmt::print("\n");
 }
 
+constexpr Row kWinograd[] = {
+    {3, 1, 64, 64, 56, 3},   {3, 1, 128, 128, 28, 3}, {3, 1, 256, 256, 14, 5},
+    {3, 1, 512, 512, 7, 2},  {3, 1, 32, 32, 160, 1},  {3, 1, 64, 64, 80, 1},
+    {3, 1, 128, 128, 40, 1}, {3, 1, 256, 256, 20, 1},
+};
+
+void run_winograd(int64_t batch, int threads, int rounds, bool deterministic) {
+  set_thread_count(threads);
+  fmt::print("{}, {}, {} threads, batch {}\n{:<14}", cpu::isa_report().processor, name(cpu::isa()),
+             threads, batch, "c>k@size");
+  for (const char* direction : kDirections)
+    fmt::print(" | {:<38}", direction + std::string(" GF/s, direct, ratio, error"));
+  for (const Row& row : kWinograd) {
+    fmt::print("\n{:<14}", fmt::format("{}>{}@{}", row.c, row.k, row.size));
+    for (int d = 0; d < 3; ++d) {
+      const Job ours = job("cpu.winograd", row, d, batch, threads, deterministic),
+                direct = job("onednn.conv", row, d, batch, threads, deterministic);
+      double best[2] = {1e9, 1e9};
+      for (int round = 0; round < rounds; ++round) {
+        best[0] = std::min(best[0], ours.time());
+        best[1] = std::min(best[1], direct.time());
+      }
+      double error = 0, square = 0;
+      for (size_t i = 0; i < ours.result().size(); ++i) {
+        const double y = direct.result()[i];
+        error = std::max(error, std::fabs(ours.result()[i] - y));
+        square += y * y;
+      }
+      fmt::print(" | {:>6.1f} {:>6.1f} {:>5.2f} {:>9.1e}{:>9}", ours.flops() / best[0] / 1e9,
+                 direct.flops() / best[1] / 1e9, best[1] / best[0],
+                 error / std::sqrt(square / double(ours.result().size())), "");
+    }
+  }
+  fmt::print("\n");
+}
+
 }  // namespace
 }  // namespace cairn
 
 int main(int argc, char** argv) try {
   int64_t batch = 8;
   int threads = 2, rounds = 5;
-  bool deterministic = false;
+  bool deterministic = false, winograd = false;
   CLI::App app("GF/s of the convolutions of ResNet-50");
   app.add_option("--batch", batch)->check(CLI::Range(1, 256));
   app.add_option("--threads", threads)->check(CLI::Range(1, 256));
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 1000));
   app.add_flag("--deterministic", deterministic, "same bits for any number of threads");
+  app.add_flag("--winograd", winograd, "beside Winograd's convolution");
   CLI11_PARSE(app, argc, argv);
-  cairn::run(batch, threads, rounds, deterministic);
+  (winograd ? cairn::run_winograd : cairn::run)(batch, threads, rounds, deterministic);
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 2;

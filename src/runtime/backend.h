@@ -20,9 +20,14 @@ struct KernelRequest {
   std::span<const std::optional<Layout>> in_layouts;
   int threads = 1;
   bool deterministic = false;  // same bits for any number of threads: refuse if you cannot
+  bool exact = false;          // sums as they are written: refuse algorithms such as Winograd's
+  // Dense values of the inputs that never change, null for the others; fewer entries than inputs: the
+  // rest change. `prepare` may work on them ahead, and must not keep the pointers.
+  std::span<const void* const> constants = {};
 
   // The layout of input i as the request states it; dense when not settled.
   Layout layout(size_t i) const { return i < in_layouts.size() ? in_layouts[i].value_or(Layout()) : Layout(); }
+  const void* constant(size_t i) const { return i < constants.size() ? constants[i] : nullptr; }
   bool settled(size_t i) const { return i >= in_layouts.size() || in_layouts[i].has_value(); }
 };
 

@@ -15,28 +15,13 @@
 
 #include "backends/cpu/backend.h"
 #include "backends/cpu/isa.h"
+#include "backends/cpu/nn/conv.h"
 #include "backends/cpu/onednn.h"
 #include "ops/catalog.h"
-#include "ops/fused/conv.h"
 
 namespace cairn::cpu {
-namespace {
 
-using dnnl::memory;
-
-enum class Direction { forward, input_gradient, weight_gradient };
-
-// A request, whichever of the four operators it is for.
-struct Problem {
-  Direction direction;
-  ops::ConvSizes z;
-  bool bias = false;
-  int residual = -1;  // input
-  std::optional<ops::FusedCall> activation = {};
-  bool fused = false;
-};
-
-Problem read(const KernelRequest& r) {
+ConvProblem conv_problem(const KernelRequest& r) {
   if (&r.op == &ops::conv_op)
     return {Direction::forward, ops::conv_sizes(r.params.as<ops::ConvParams>(), r.in),
             r.in.size() > 2};
@@ -54,6 +39,11 @@ Problem read(const KernelRequest& r) {
           activation_of(p),
           true};
 }
+
+namespace {
+
+using dnnl::memory;
+using Problem = ConvProblem;
 
 struct Form {
   Layout x, weight, y;
@@ -193,7 +183,7 @@ Choice choose(const Problem& p, const KernelRequest& r) {
 OfferResult offer(const KernelRequest& r) {
   for (const TensorType& t : r.in)
     if (t.dtype != DType::f32) return Refusal{fmt::format("takes f32, got {}", name(t.dtype))};
-  const Problem p = read(r);
+  const Problem p = conv_problem(r);
   KernelOffer offer{std::vector<Layout>(r.in.size()), std::vector<Layout>(1)};
   if (any_empty(r)) {
     if (r.out[0].numel() && (p.bias || p.fused)) return Refusal{"an empty operand"};
@@ -244,7 +234,7 @@ class OntoResidual : public PreparedKernel {
 
 std::unique_ptr<PreparedKernel> prepare(const KernelRequest& r, const KernelOffer&) {
   if (any_empty(r)) return zeros(r.out);
-  const Problem p = read(r);
+  const Problem p = conv_problem(r);
   auto task = choose(p, r).task;
   if (p.residual < 0) return task;
   return std::make_unique<OntoResidual>(std::move(task), p.residual, r.out[0].bytes());
