@@ -45,7 +45,7 @@ void report(const nlohmann::json& result, bool json) {
 }
 
 struct Train {
-  std::string model = "resnet50", optimizer = "sgd:lr=0.01,momentum=0.9", mode = "graph";
+  std::string model = "resnet50", optimizer = "sgd:lr=0.01,momentum=0.9", mode = "graph", maths = "fast";
   int64_t batch = 8, imgsz = 224, classes = 1000, steps = 8;
   int threads = 0;
   bool deterministic = false, json = false;
@@ -59,6 +59,7 @@ void train_steps(const Train& o) {
   train::StepOptions options{.mode = o.mode == "eager" ? Mode::eager : Mode::graph};
   options.compile.threads = threads;
   options.compile.deterministic = o.deterministic;
+  options.compile.exact = o.maths == "exact";
   train::Step step(*net, loss::cross_entropy(), config, options);
   // The picture is noise that a seed repeats; the labels go round.
   const Tensor x = nn::draw({nn::Distribution::Kind::normal, 0, 1}, {DType::f32, {o.batch, 3, o.imgsz, o.imgsz}}, 0, "x");
@@ -91,7 +92,7 @@ void train_steps(const Train& o) {
 }
 
 struct Infer {
-  std::string input;
+  std::string input, maths = "fast";
   GraphOptions graph;
   int64_t runs = 20;
   int threads = 0;
@@ -102,7 +103,7 @@ void infer(const Infer& o) {
   const int threads = apply_threads(o.threads);
   const auto start = Clock::now();
   const GraphPtr graph = load_graph(o.input, o.graph);
-  Plan plan(graph, {.threads = threads});
+  Plan plan(graph, {.threads = threads, .exact = o.maths == "exact"});
   const double compile = seconds_since(start);
   std::vector<Tensor> in;
   for (const TensorType& type : graph->types(graph->inputs))
@@ -139,6 +140,7 @@ void add_bench(CLI::App& app) {
   train->add_option("--mode", t->mode)->check(CLI::IsMember({"eager", "graph"}))->capture_default_str();
   train->add_option("--threads", t->threads, "0: all cores")->capture_default_str();
   train->add_flag("--deterministic", t->deterministic);
+  add_maths(train, t->maths);
   train->add_option("--profile", t->profile, "write a Chrome trace of the measured steps, and show the dearest operators");
   train->add_flag("--json", t->json);
   train->footer("Example:\n  cairn bench train --model resnet50 --batch 8 --imgsz 224 --steps 8 --threads 2 --json");
@@ -151,6 +153,7 @@ void add_bench(CLI::App& app) {
   run->add_option("--classes", i->graph.classes, "of a named model")->capture_default_str();
   run->add_option("--runs", i->runs)->check(CLI::Range(1, 1000000))->capture_default_str();
   run->add_option("--threads", i->threads, "0: all cores")->capture_default_str();
+  add_maths(run, i->maths);
   run->add_flag("--json", i->json);
   run->footer("Example:\n  cairn bench infer runs/cells/model.onnx --batch 8 --threads 2 --json");
   run->callback([i] { infer(*i); });

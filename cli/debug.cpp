@@ -17,7 +17,7 @@ namespace cairn::cli {
 namespace {
 
 struct Options {
-  std::string model = "resnet18", weights, inputs, out, mode = "graph", dtype = "f32";
+  std::string model = "resnet18", weights, inputs, out, mode = "graph", maths = "fast", dtype = "f32";
   std::string optimizer = "sgd:lr=0.01,momentum=0.9";
   int64_t classes = 1000, channels = 3, steps = 1, seed = 0;
   int threads = 0;
@@ -44,6 +44,7 @@ void step(const Options& o) {
   train::StepOptions options{.mode = o.mode == "eager" ? Mode::eager : Mode::graph, .seed = uint64_t(o.seed)};
   options.compile.threads = threads;
   options.compile.deterministic = o.deterministic;
+  options.compile.exact = o.maths == "exact";
   options.keep_gradients = true;
   train::Step trainer(*net, loss::cross_entropy(), config, options);
   NamedTensors out;
@@ -111,6 +112,7 @@ void add_debug(CLI::App& app) {
   s->add_option("--weights", o->weights, "safetensors with torchvision's names; default: first values from --seed");
   s->add_option("--inputs", o->inputs, "safetensors with x (N,C,H,W) and y (N, i64)")->required();
   s->add_option("--mode", o->mode)->check(CLI::IsMember({"eager", "graph"}))->capture_default_str();
+  add_maths(s, o->maths);
   s->add_option("--dtype", o->dtype)->check(CLI::IsMember({"f32", "f64"}))->capture_default_str();
   s->add_option("--optimizer", o->optimizer)->capture_default_str();
   s->add_option("--steps", o->steps)->check(CLI::Range(1, 1000000))->capture_default_str();

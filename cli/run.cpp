@@ -13,7 +13,7 @@ namespace cairn::cli {
 namespace {
 
 struct Options {
-  std::string model, inputs, out;
+  std::string model, inputs, out, maths = "fast";
   int threads = 0;
   bool json = false;
 };
@@ -28,7 +28,7 @@ void run(const Options& o) {
     in.push_back(file.tensor(port.name));
     types.push_back(in.back().type());
   }
-  Plan plan(model.graph(types), {.threads = threads});
+  Plan plan(model.graph(types), {.threads = threads, .exact = o.maths == "exact"});
   const auto results = plan.run(in);
   NamedTensors out;
   nlohmann::json types_out;
@@ -53,6 +53,7 @@ void add_run(CLI::App& app) {
   verb->add_option("--inputs", o->inputs, "safetensors; names are those of the model's inputs")->required();
   verb->add_option("--out", o->out, "safetensors for the outputs");
   verb->add_option("--threads", o->threads, "0: all cores")->capture_default_str();
+  add_maths(verb, o->maths);
   verb->add_flag("--json", o->json, "names and types of the outputs as JSON");
   verb->footer("Example:\n  cairn run runs/cells/model.onnx --inputs in.safetensors --out out.safetensors");
   verb->callback([o] { run(*o); });

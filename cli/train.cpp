@@ -16,7 +16,7 @@ namespace cairn::cli {
 namespace {
 
 struct Options {
-  std::string data, model = "resnet18", out, resume, weights, transform, mode = "graph";
+  std::string data, model = "resnet18", out, resume, weights, transform, mode = "graph", maths = "fast";
   std::string optimizer = "sgd:momentum=0.9,nesterov=true,weight_decay=0.0005", schedule = "cosine:warmup=1";
   std::string loss_scale = "none", color = "auto", class_weights = "none";
   std::vector<std::string> freeze;
@@ -101,6 +101,7 @@ train::Recipe resumed_recipe(Options& o) {
   o.seed = r.integer("train.seed");
   o.mode = r.text("train.mode");
   o.deterministic = r.flag("train.deterministic");
+  o.maths = r.text("train.maths");
   o.weights = r.text("model.weights");
   o.freeze = r.list("model.freeze");
   o.no_check = r.flag("data.unchecked");
@@ -175,6 +176,7 @@ void run(Options o) {
   fit.ema = o.ema;
   fit.loss_scale = loss_scale;
   fit.deterministic = o.deterministic;
+  fit.exact = o.maths == "exact";
   fit.threads = o.deterministic ? 0 : threads;
   // Without a part to choose the best epoch by, the last weights are the result: a choice made on the
   // test pictures would flatter it.
@@ -246,6 +248,7 @@ void add_train(CLI::App& app) {
   verb->add_option("--threads", o->threads, "compute threads; 0: all cores")->capture_default_str();
   verb->add_option("--workers", o->workers, "loading threads; -1: chosen")->capture_default_str();
   verb->add_flag("--deterministic", o->deterministic, "same bits for any number of threads (slower)");
+  add_maths(verb, o->maths);
   verb->add_option("--mode", o->mode, "graph: compiled; eager: for debugging")->capture_default_str()->check(CLI::IsMember({"eager", "graph"}));
   verb->add_flag("--fail-on-bad-picture", o->fail_on_bad, "stop at a picture that cannot be used instead of counting it");
   verb->add_flag("--find-nonfinite", o->find_nonfinite, "look at every value of every step (slow)");

@@ -28,4 +28,7 @@ void set_exit_code(int code);
 // Threads as asked; 0: every usable core. More than the cores is refused with a note.
 int apply_threads(int asked);
 
+// --maths exact|fast
+void add_maths(CLI::App* verb, std::string& maths);
+
 }  // namespace cairn::cli

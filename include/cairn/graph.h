@@ -10,6 +10,7 @@ enum class Mode { eager, graph };
 struct CompileOptions {
   int threads = 0;             // 0: thread_count() of the caller
   bool deterministic = false;  // same bits for any number of threads
+  bool exact = false;          // no algorithm that rounds more than plain sums do, such as Winograd's
   std::vector<std::string> disabled_passes;
   // Called after each pass with its name and the graph's text: what `cairn opt` prints. Empty text function
   // cost: text is made only when called.

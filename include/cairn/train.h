@@ -205,6 +205,7 @@ struct FitOptions {
   double ema = 0;          // see StepOptions; evaluation then uses the averages
   LossScale loss_scale = {};
   bool deterministic = false;   // same bits for any number of threads
+  bool exact = false;           // see CompileOptions
   int threads = 0;              // 0: as set
   Batches validation = {};      // evaluated after each epoch
   // The result (best.safetensors) is the epoch that did best on `validation`, or on the training data

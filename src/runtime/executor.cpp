@@ -8,11 +8,10 @@
 #include <chrono>
 #include <list>
 #include <map>
-#include <mutex>
-#include <unordered_map>
 
 #include "base/parallel.h"
 #include "base/profile.h"
+#include "core/share.h"
 #include "passes/pipeline.h"
 #include "runtime/control.h"
 #include "runtime/memory_plan.h"
@@ -29,6 +28,8 @@ BlockedResident::BlockedResident(const Tensor& plain, Layout layout) : BlockedRe
   cpu_backend().reorder(type_, Layout(), layout_)->run(from, to, nullptr);
 }
 
+void BlockedResident::share() { storage_ = share_equal(std::move(storage_)); }
+
 Tensor BlockedResident::to_plain() const {
   Tensor out = Tensor::uninitialized(type_);
   const void* from[] = {data()};
@@ -38,26 +39,6 @@ Tensor BlockedResident::to_plain() const {
 }
 
 namespace {
-
-// A constant in the layout that a kernel wants. Plans of one model for several batch sizes have the
-// same ones, of which one copy is kept as long as any plan uses it.
-std::shared_ptr<BlockedResident> shared_constant(const Tensor& plain, const Layout& layout) {
-  static std::mutex mutex;
-  static std::unordered_multimap<size_t, std::weak_ptr<BlockedResident>> known;
-  auto packed = std::make_shared<BlockedResident>(plain, layout);
-  const auto bytes = [](const BlockedResident& r) {
-    return std::string_view(reinterpret_cast<const char*>(r.data()), size_t(r.layout().bytes(r.type())));
-  };
-  const size_t key = std::hash<std::string_view>()(bytes(*packed));
-  const std::lock_guard lock(mutex);
-  std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
-  for (auto [it, end] = known.equal_range(key); it != end; ++it)
-    if (auto other = it->second.lock();
-        other && other->type() == packed->type() && other->layout() == layout && bytes(*other) == bytes(*packed))
-      return other;
-  known.emplace(key, packed);
-  return packed;
-}
 
 enum class Home { arena, variable, constant, input };
 
@@ -170,7 +151,7 @@ class Plan::Impl {
   std::vector<int> variable_of_, constant_of_;        // by value, −1
   std::vector<std::optional<Layout>> variable_layout_;
   std::vector<int> variable_buffer_;
-  std::vector<std::shared_ptr<BlockedResident>> constant_data_;
+  std::vector<std::unique_ptr<BlockedResident>> constant_data_;
   std::vector<std::pair<int, int>> assign_values_;    // (variable, buffer with its new value)
   std::vector<int> output_buffers_;
   std::vector<char> assigned_;
@@ -187,7 +168,8 @@ int Plan::Impl::buffer_of(ValueId value, const Layout& layout) {
   for (const Copy& c : copies_[size_t(value)])
     if (c.layout == layout) return c.buffer;
   if (const int c = constant_of_[size_t(value)]; c >= 0) {  // constants are repacked now, not at each run
-    constant_data_.push_back(shared_constant(graph_.constants[size_t(c)].tensor, layout));
+    constant_data_.push_back(std::make_unique<BlockedResident>(graph_.constants[size_t(c)].tensor, layout));
+    constant_data_.back()->share();
     const int b = new_buffer({Home::constant, size_t(layout.bytes(type)), int(constant_data_.size() - 1)});
     copies_[size_t(value)].push_back({layout, b});
     return b;
@@ -243,7 +225,15 @@ void Plan::Impl::lower_node(const Node& node) {
     const auto& copies = copies_[size_t(v)];
     layouts.push_back(copies.empty() ? std::nullopt : std::optional(copies[0].layout));
   }
-  const KernelRequest request{*node.op, node.params, in, out, layouts, threads_, options_.deterministic};
+  std::vector<Tensor> dense;
+  std::vector<const void*> constants;
+  for (ValueId v : node.inputs) {
+    const int c = constant_of_[size_t(v)];
+    if (c >= 0) dense.push_back(graph_.constants[size_t(c)].tensor.dense());
+    constants.push_back(c >= 0 ? dense.back().bytes() : nullptr);
+  }
+  const KernelRequest request{*node.op, node.params, in,    out,      layouts, threads_, options_.deterministic,
+                              options_.exact, constants};
   Step step;
   KernelChoice choice = is_control(*node.op) ? KernelChoice{&reference_kernel, std::get<KernelOffer>(reference_kernel.offer(request))}
                                              : choose_kernel(cpu_backend(), request, &step.refusals);

@@ -15,8 +15,8 @@ class BlockedResident : public ResidentValue {
  public:
   BlockedResident(TensorType type, Layout layout);
   BlockedResident(const Tensor& plain, Layout layout);  // repacks
+  void share();  // the memory of another with the same bytes, if there is one; never written again
   Tensor to_plain() const override;
-  const TensorType& type() const { return type_; }
   const Layout& layout() const { return layout_; }
   std::byte* data() const { return storage_->data(); }
 

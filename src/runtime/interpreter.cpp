@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-thread_local bool deterministic = false;
+thread_local EagerRules rules_now;
 
 // A kernel prepared for one operator, parameters, types, thread count.
 struct Prepared {
@@ -19,7 +19,7 @@ struct Prepared {
   Params params;
   TypeList in, out;
   int threads;
-  bool fixed_order;
+  EagerRules rules;
   KernelOffer offer;
   std::unique_ptr<PreparedKernel> kernel;
   std::vector<std::unique_ptr<PreparedKernel>> in_reorders, out_reorders;  // null where dense already
@@ -38,12 +38,12 @@ class Cache {
       key = mix(key, uint64_t(t.dtype) + 16);
       for (int64_t n : t.shape) key = mix(key, uint64_t(n));
     }
-    key = mix(key, uint64_t(threads) * 2 + deterministic);
+    key = mix(key, uint64_t(threads) * 4 + rules_now.deterministic * 2 + rules_now.exact);
     {
       std::lock_guard lock(mutex_);
       if (const auto it = map_.find(key); it != map_.end()) {
         const Prepared& p = *it->second;
-        if (p.op == &call.op && p.in == in && p.threads == threads && p.fixed_order == deterministic &&
+        if (p.op == &call.op && p.in == in && p.threads == threads && p.rules == rules_now &&
             p.params == call.params)
           return it->second;
       }
@@ -59,9 +59,10 @@ class Cache {
   static std::shared_ptr<const Prepared> prepare(const OpCall& call, TypeList in, int threads) {
     auto p = std::make_shared<Prepared>(Prepared{&call.op, call.params, std::move(in),
                                                  {call.output_types.begin(), call.output_types.end()},
-                                                 threads, deterministic, {}, nullptr, {}, {}});
+                                                 threads, rules_now, {}, nullptr, {}, {}});
     const std::vector<std::optional<Layout>> dense(p->in.size(), Layout());
-    const KernelRequest request{call.op, p->params, p->in, p->out, dense, threads, deterministic};
+    const KernelRequest request{call.op, p->params, p->in, p->out, dense, threads, rules_now.deterministic,
+                                rules_now.exact};
     auto choice = choose_kernel(cpu_backend(), request);
     p->offer = std::move(choice.offer);
     p->kernel = choice.kernel->prepare(request, p->offer);
@@ -138,8 +139,8 @@ class Eager : public Interpreter {
 
 }  // namespace
 
-bool eager_deterministic() { return deterministic; }
-void set_eager_deterministic(bool on) { deterministic = on; }
+EagerRules eager_rules() { return rules_now; }
+void set_eager_rules(EagerRules rules) { rules_now = rules; }
 
 Interpreter& eager_interpreter() {
   static auto* eager = new Eager;  // never destroyed: static objects may still call operators at exit

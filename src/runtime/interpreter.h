@@ -7,8 +7,12 @@
 
 namespace cairn {
 
-// How eager calls choose kernels on this thread; a trainer sets it for a deterministic run.
-bool eager_deterministic();
-void set_eager_deterministic(bool on);
+// How eager calls choose kernels on this thread (see CompileOptions); a trainer sets it for a run.
+struct EagerRules {
+  bool deterministic = false, exact = false;
+  bool operator==(const EagerRules&) const = default;
+};
+EagerRules eager_rules();
+void set_eager_rules(EagerRules rules);
 
 }  // namespace cairn

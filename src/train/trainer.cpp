@@ -239,6 +239,7 @@ struct Fit {
     r.set("train.seed", int64_t(options.seed));
     r.set("train.mode", options.mode == Mode::graph ? "graph" : "eager");
     r.set("train.deterministic", options.deterministic);
+    r.set("train.maths", options.exact ? "exact" : "fast");
     r.set("train.threads", options.threads);
     r.set("train.records", data.size());
     r.set("train.input", std::string_view(to_string(data.input_type())));
@@ -583,7 +584,7 @@ FitResult Trainer::fit(Batches data, const FitOptions& o) {
   expect(!o.resume || !o.out.empty(), "resume", "no run directory", "one");
   Impl& t = *impl_;
   t.mode = o.mode;
-  t.compile = {.threads = o.threads, .deterministic = o.deterministic};
+  t.compile = {.threads = o.threads, .deterministic = o.deterministic, .exact = o.exact};
   t.forward.reset();
   t.learn_of(*data.operator->());
   t.step = std::make_unique<Step>(t.net, t.loss, t.optimizer,
