@@ -35,13 +35,13 @@ void install_log() {
 }  // namespace
 
 const std::atomic<bool>& interrupted() { return interrupt; }
+void set_exit_code(int c) { code = c; }
+
 void add_maths(CLI::App* verb, std::string& maths) {
   verb->add_option("--maths", maths, "fast, or exact: only algorithms that round as plain sums do (no Winograd)")
       ->capture_default_str()
       ->check(CLI::IsMember({"exact", "fast"}));
 }
-
-void set_exit_code(int c) { code = c; }
 
 int apply_threads(int asked) {
   const int cores = thread_count();
