@@ -90,6 +90,8 @@ extern const OpDef fused_conv_op = define(OpSpec<FusedConvParams>{
                   true,
                   false,
                   "clamp{low=0.0, high=6.0}"}},
+                {{f32({2, 8, 8, 8}), f32({8, 8, 3, 3}), f32({8}), f32({2, 8, 8, 8})},
+                 {{.pad_before = {1, 1}, .pad_after = {1, 1}}, true, true, "silu"}},
                 {{f32({0, 3, 4, 4}), f32({2, 3, 3, 3})}, {{}, false, false, "silu"}}},
     .decompose =
         [](auto& p, std::span<const Tensor> in) {

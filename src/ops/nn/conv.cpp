@@ -288,6 +288,8 @@ extern const OpDef conv_op = define(OpSpec<ConvParams>{
                 {{f32({2, 5, 3, 3}), f32({3, 5, 1, 1})}},
                 {{f32({2, 4, 5, 5}), f32({4, 1, 3, 3}), f32({4})},
                  {.stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 4}},
+                {{f32({2, 8, 8, 8}), f32({8, 8, 3, 3})},
+                 {.pad_before = {1, 1}, .pad_after = {1, 1}}},
                 {{f32({0, 3, 4, 4}), f32({2, 3, 3, 3})}}},
 });
 
@@ -364,6 +366,8 @@ extern const OpDef conv_grad_input_op = define(OpSpec<ConvGradInputParams>{
                 {{f32({2, 4, 3, 3}), f32({4, 1, 3, 3})},
                  {{.stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 4},
                   {6, 5}}},
+                {{f32({2, 8, 8, 8}), f32({8, 8, 3, 3})},
+                 {{.pad_before = {1, 1}, .pad_after = {1, 1}}, {8, 8}}},
                 {{f32({0, 2, 2, 2}), f32({2, 3, 3, 3})}, {{}, {4, 4}}}},
 });
 
@@ -411,6 +415,8 @@ extern const OpDef conv_grad_weight_op = define(OpSpec<ConvGradWeightParams>{
                 {{f32({2, 4, 6, 5}), f32({2, 4, 3, 3})},
                  {{.stride = {2, 2}, .pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 4},
                   {3, 3}}},
+                {{f32({2, 8, 8, 8}), f32({2, 8, 8, 8})},
+                 {{.pad_before = {1, 1}, .pad_after = {1, 1}}, {3, 3}}},
                 {{f32({0, 3, 4, 4}), f32({0, 2, 2, 2})}, {{}, {3, 3}}}},
 });
 

@@ -31,6 +31,7 @@
 #include "backends/cpu/winograd/micro_kernel.h"
 #include "backends/cpu/winograd/transforms.h"
 #include "base/parallel.h"
+#include "core/share.h"
 #include "ops/catalog.h"
 
 namespace cairn::cpu {
@@ -118,7 +119,9 @@ class Conv : public PreparedKernel {
   }
   void keep_filters(const float* weight) {
     kept_ = Storage::allocate(size_t(u_.elements()) * sizeof(float));
+    std::fill_n(reinterpret_cast<float*>(kept_->data()), u_.elements(), 0.0f);  // what lies between planes
     transform_filters(weight, kept());
+    kept_ = share_equal(std::move(kept_));
   }
   size_t workspace_bytes() const {
     return size_t(u_scratch() + (blocking_.shared ? 1 : workers_) * v_.elements() +
