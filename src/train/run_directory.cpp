@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_directory.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -41,12 +44,21 @@ RunDirectory::RunDirectory(std::filesystem::path folder, bool resume) : folder_(
     fail(ErrorCode::io,
          fmt::format("run: cannot make the folder {}: {}", printable(folder_), error.message()));
   if (!resume) refuse_old_run(folder_);
+  // A lock on the folder itself goes with the process, however that ends.
+  lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(lock_);
+    fail(ErrorCode::invalid_argument,
+         fmt::format("run: another process is training in {}", printable(folder_)),
+         "Wait for its end, or name another folder");
+  }
   remove_leftovers(folder_);
   remove_leftovers(folder_ / "plots");
 }
 
 RunDirectory::~RunDirectory() {
   if (log_) std::fclose(log_);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 bool RunDirectory::has_checkpoint() const {

@@ -14,7 +14,8 @@ namespace cairn::train {
 
 class RunDirectory {
  public:
-  // Makes the folder. throws invalid_argument when a run is there and `resume` is off.
+  // Makes the folder, and holds it alone. throws invalid_argument when a run is there and `resume` is
+  // off, and when another RunDirectory holds it.
   RunDirectory(std::filesystem::path folder, bool resume);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
@@ -34,6 +35,7 @@ class RunDirectory {
 
  private:
   std::filesystem::path folder_;
+  int lock_ = -1;  // an open folder, locked
   std::FILE* log_ = nullptr;
   std::unique_ptr<EventFile> events_;
 };

@@ -56,6 +56,15 @@ same a/best.safetensors k/best.safetensors
 same a/model.onnx k/model.onnx
 echo "$kills kills"
 
+say "one process at a time trains in a folder"
+"$cairn" train --data cells --model resnet18 --width 0.125 --imgsz 32 --batch 8 --seed 3 --no-check --epochs 500 --out busy >/dev/null 2>busy.log &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -f busy/last.safetensors ] && break; sleep 0.5; done
+expect_code 2 "$cairn" train --resume busy
+grep -q "another process is training in busy" err.txt || { cat err.txt busy.log; die "two at once"; }
+status=0; kill -INT "$pid" && wait "$pid" || status=$?
+[ "$status" = 130 ] && grep -q "cairn train --resume busy" busy.log || { cat busy.log; die "interrupted: exit code $status"; }
+
 say "stopped by steps and resumed; what a killed write left is gone"
 train --epochs 2 --steps 5 --out s
 gone=$(sh -c 'echo $$') && : >"s/.17.$gone.0.tmp" && : >s/.mine.tmp

@@ -22,11 +22,11 @@ caught=0 survived=0
 while IFS= read -r line; do
   case $line in '#'* | '') continue ;; esac
   echo "$line" | grep -q "$pattern" || continue
-  file=$(echo "$line" | cut -d'|' -f1 | tr -d ' ')
-  test=$(echo "$line" | sed 's/.*| *//; s/ *$//')
+  file=${line%% | *}
+  test=${line##* | }
   cp "$file" "$build/kept"
   LINE=$line perl -0pi -e '
-    my (undef, $from, $to) = split / \| ?/, $ENV{LINE};
+    my (undef, $from, $to) = split / \| /, $ENV{LINE};
     s/\Q$from\E/$to/' "$file"
   if cmp -s "$file" "$build/kept"; then echo "STALE     $line"; survived=$((survived + 1)); continue; fi
   verdict=SURVIVED
