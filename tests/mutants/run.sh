@@ -4,7 +4,7 @@
 # By name only, since each mutant is a build:  tests/mutants/run.sh [BUILD_DIR] [PATTERN]
 set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$source/build/mutants}
+build=$(realpath -m "${1:-$source/build/mutants}")
 pattern=${2:-.}
 mkdir -p "$build/tree"
 # Only what changed is copied, with the time of now: a file brought back to an old time would not be built again.
