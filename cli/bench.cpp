@@ -138,7 +138,7 @@ void add_bench(CLI::App& app) {
   train->add_option("--steps", t->steps, "measured steps, after the first")->check(CLI::Range(1, 1000000))->capture_default_str();
   train->add_option("--optimizer", t->optimizer)->capture_default_str();
   train->add_option("--mode", t->mode)->check(CLI::IsMember({"eager", "graph"}))->capture_default_str();
-  train->add_option("--threads", t->threads, "0: all cores")->capture_default_str();
+  add_threads(train, t->threads);
   train->add_flag("--deterministic", t->deterministic);
   add_maths(train, t->maths);
   train->add_option("--profile", t->profile, "write a Chrome trace of the measured steps, and show the dearest operators");
@@ -152,7 +152,7 @@ void add_bench(CLI::App& app) {
   run->add_option("--imgsz", i->graph.imgsz, "of a named model")->check(CLI::Range(1, 4096))->capture_default_str();
   run->add_option("--classes", i->graph.classes, "of a named model")->capture_default_str();
   run->add_option("--runs", i->runs)->check(CLI::Range(1, 1000000))->capture_default_str();
-  run->add_option("--threads", i->threads, "0: all cores")->capture_default_str();
+  add_threads(run, i->threads);
   add_maths(run, i->maths);
   run->add_flag("--json", i->json);
   run->footer("Example:\n  cairn bench infer runs/cells/model.onnx --batch 8 --threads 2 --json");

@@ -59,7 +59,7 @@ void add_data(CLI::App& app) {
   auto* make_verb = verb->add_subcommand("make", "Draw pictures like electroluminescence shots of solar cells");
   make_verb->add_option("--out", m->out, "folder to make")->required();
   make_verb->add_option("--count", m->options.count)->capture_default_str()->check(CLI::Range(1, 10000000));
-  make_verb->add_option("--defective", m->options.defective, "share of cells with a defect")->capture_default_str()->check(CLI::Range(0.0, 1.0));
+  make_verb->add_option("--defective", m->options.defective, "share of cells with a defect")->capture_default_str()->check(number(0.0, 1.0));
   make_verb->add_option("--size", m->options.size, "side in pixels")->capture_default_str()->check(CLI::Range(32, 4096));
   make_verb->add_option("--seed", m->options.seed)->capture_default_str();
   make_verb->footer("Example:\n  cairn data make --count 1200 --seed 1 --out pictures/");

@@ -118,7 +118,7 @@ void add_debug(CLI::App& app) {
   s->add_option("--steps", o->steps)->check(CLI::Range(1, 1000000))->capture_default_str();
   s->add_option("--out", o->out, "safetensors: loss [steps], logits and grad/* of the first step, param/* after the last");
   s->add_option("--seed", o->seed)->capture_default_str();
-  s->add_option("--threads", o->threads, "0: all cores")->capture_default_str();
+  add_threads(s, o->threads);
   s->add_flag("--deterministic", o->deterministic, "same bits for any number of threads");
   s->add_flag("--json", o->json, "losses as JSON on standard output");
   s->footer("Example:\n  cairn debug step --model resnet50 --weights w.safetensors --inputs batch.safetensors \\\n"

@@ -70,9 +70,9 @@ void add_eval(CLI::App& app) {
   verb->add_option("--part", o->part, "auto: test of the run's own or split data, else all")->capture_default_str()->check(CLI::IsMember({"auto", "all", "train", "val", "test"}));
   verb->add_option("--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 65536));
   verb->add_option("--out", o->out, "folder for confusion.png and roc.png");
-  verb->add_option("--min-accuracy", o->min_accuracy, "exit with 1 when the accuracy (0 … 1) is below");
-  verb->add_option("--threads", o->threads, "0: all cores")->capture_default_str();
-  verb->add_option("--workers", o->workers, "loading threads; -1: chosen")->capture_default_str();
+  verb->add_option("--min-accuracy", o->min_accuracy, "exit with 1 when the accuracy (0 … 1) is below")->check(number(0, 1.5));
+  add_threads(verb, o->threads);
+  add_workers(verb, o->workers);
   verb->add_flag("--json", o->json, "metrics as JSON on standard output");
   verb->footer("Examples:\n  cairn eval --run runs/cells\n  cairn eval --run runs/cells --data pictures/test --min-accuracy 0.8");
   verb->callback([o] { run(*o); });

@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <new>
 
@@ -36,12 +38,6 @@ void install_log() {
 
 const std::atomic<bool>& interrupted() { return interrupt; }
 void set_exit_code(int c) { code = c; }
-
-void add_maths(CLI::App* verb, std::string& maths) {
-  verb->add_option("--maths", maths, "fast, or exact: only algorithms that round as plain sums do (no Winograd)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"exact", "fast"}));
-}
 
 int apply_threads(int asked) {
   const int cores = thread_count();
@@ -88,6 +84,10 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+    // What could not be written is told, unless the reader has had enough (`| head`).
+    errno = 0;
+    if (!std::cout.flush() && errno != EPIPE)
+      fail(ErrorCode::io, fmt::format("cannot write to standard output: {}", std::strerror(errno)));
     return cli::code;
   } catch (const CLI::ParseError& e) {
     const bool help = e.get_exit_code() == 0;

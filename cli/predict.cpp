@@ -132,6 +132,7 @@ void run(const Options& o) {
   print(answers, metadata.labels, o);
   const auto failed = std::ranges::count_if(answers, [](const Answer& a) { return a.scores.empty(); });
   if (failed > 0) std::cerr << fmt::format("{} of {} pictures failed\n", failed, answers.size());
+  if (failed > 0 && failed == std::ssize(answers)) set_exit_code(2);
   if (interrupted()) set_exit_code(130);
   else if (size_t(failed) == answers.size()) set_exit_code(2);
 }
@@ -145,7 +146,7 @@ void add_predict(CLI::App& app) {
   verb->add_option("pictures", o->inputs, "files, folders or patterns")->required();
   verb->add_option("--batch", o->batch)->capture_default_str()->check(CLI::Range(1, 1024));
   verb->add_option("--top", o->top, "classes to show for each picture")->capture_default_str()->check(CLI::Range(1, 1000));
-  verb->add_option("--threads", o->threads, "0: all cores")->capture_default_str();
+  add_threads(verb, o->threads);
   verb->add_flag("--json", o->json, "one JSON object a line, all scores");
   verb->footer("Examples:\n  cairn predict runs/cells/model.onnx some/folder/*.png\n  cairn predict runs/cells/model.onnx some/folder --json");
   verb->callback([o] { run(*o); });

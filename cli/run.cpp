@@ -52,7 +52,7 @@ void add_run(CLI::App& app) {
   verb->add_option("model", o->model, "model.onnx")->required();
   verb->add_option("--inputs", o->inputs, "safetensors; names are those of the model's inputs")->required();
   verb->add_option("--out", o->out, "safetensors for the outputs");
-  verb->add_option("--threads", o->threads, "0: all cores")->capture_default_str();
+  add_threads(verb, o->threads);
   add_maths(verb, o->maths);
   verb->add_flag("--json", o->json, "names and types of the outputs as JSON");
   verb->footer("Example:\n  cairn run runs/cells/model.onnx --inputs in.safetensors --out out.safetensors");

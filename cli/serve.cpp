@@ -45,7 +45,7 @@ void add_serve(CLI::App& app) {
   verb->add_option("--model", o->models, "NAME=model.onnx (may repeat)")->required();
   verb->add_option("--address", o->server.address, "0.0.0.0 to be reached from other machines")->capture_default_str();
   verb->add_option("--port", o->server.port, "0: any free one")->capture_default_str();
-  verb->add_option("--threads", o->threads, "compute threads; 0: all cores")->capture_default_str();
+  add_threads(verb, o->threads);
   verb->add_option("--max-batch", o->max_batch, "rows computed at once")->capture_default_str()->check(CLI::Range(1, 4096));
   verb->add_option("--grace", o->grace, "seconds that a stop waits for requests under way")->capture_default_str();
   verb->footer(

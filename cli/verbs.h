@@ -28,7 +28,11 @@ void set_exit_code(int code);
 // Threads as asked; 0: every usable core. More than the cores is refused with a note.
 int apply_threads(int asked);
 
-// --maths exact|fast
+// Options that several verbs have (options.cpp).
+void add_threads(CLI::App* verb, int& threads);
+void add_workers(CLI::App* verb, int& workers);
 void add_maths(CLI::App* verb, std::string& maths);
+// A number within bounds; not NaN, which CLI::Range lets pass.
+CLI::Validator number(double least, double most);
 
 }  // namespace cairn::cli

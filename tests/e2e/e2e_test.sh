@@ -119,13 +119,21 @@ expect_code 2 "$cairn" predict cells/labels.csv cells
 expect_code 2 "$cairn" train --data cells --out a
 expect_code 2 "$cairn" train --resume nowhere
 grep -q "holds no run" err.txt || { cat err.txt; die "resume of nothing"; }
-for wrong in "--transform blur" "--optimizer sdg" "--schedule cosin" "--loss-scale big" "--freeze layer9" "--weights none.safetensors"; do
+for wrong in "--lr nan" "--lr -1" "--split nan" "--ema nan" "--threads -3" "--workers -7" "--transform blur" "--optimizer sdg" "--schedule cosin" "--loss-scale big" "--freeze layer9" "--weights none.safetensors"; do
   expect_code 2 "$cairn" train --data cells --model resnet18 $wrong --out x
   ! grep -q checking err.txt || die "$wrong is told only after the pictures were decoded"
   [ ! -e x ] || die "$wrong left a run directory behind"
 done
 expect_code 2 "$cairn" frobnicate
 expect_code 2 "$cairn" serve --model broken
+
+expect_code 2 "$cairn" predict a/model.onnx err.txt
+if [ -w /dev/full ]; then
+  status=0; "$cairn" predict a/model.onnx cells >/dev/full 2>err.txt || status=$?
+  [ "$status" = 2 ] && grep -q "standard output" err.txt || die "output that was lost: exit code $status"
+fi
+"$cairn" predict a/model.onnx cells 2>err.txt | head -n 1 >out.txt
+[ ! -s err.txt ] || { cat err.txt; die "a reader that has had enough"; }
 
 say "every verb has help"
 for verb in train eval predict serve run data opt debug bench doctor trail; do expect_code 0 "$cairn" $verb --help; done

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that several verbs have.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cli/verbs.h"
+
+namespace cairn::cli {
+
+CLI::Validator number(double least, double most) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double v = 0;
+        if (CLI::detail::lexical_cast(text, v) && v >= least && v <= most) return std::string();  // NaN is neither
+        return fmt::format("got {}, expected a number from {} to {}", text, least, most);
+      },
+      fmt::format("[{} - {}]", least, most));
+}
+
+void add_threads(CLI::App* verb, int& threads) {
+  verb->add_option("--threads", threads, "compute threads; 0: all cores")->capture_default_str()->check(CLI::Range(0, 4096));
+}
+
+void add_workers(CLI::App* verb, int& workers) {
+  verb->add_option("--workers", workers, "loading threads; -1: chosen")->capture_default_str()->check(CLI::Range(-1, 4096));
+}
+
+void add_maths(CLI::App* verb, std::string& maths) {
+  verb->add_option("--maths", maths, "fast, or exact: only algorithms that round as plain sums do (no Winograd)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"exact", "fast"}));
+}
+
+}  // namespace cairn::cli
