@@ -75,6 +75,7 @@ std::vector<Line> examine() {
   };
   static constexpr Known kVariables[] = {
       {"CAIRN_ISA", "limits the vector instructions: sse4, avx2, avx512", ""},
+      {"CAIRN_WINOGRAD_AVX512", "1 takes Winograd's convolution on AVX-512 too, where it is untested", ""},
       {"CAIRN_LOG", "what is logged: debug, info, warning", ""},
       {"OMP_NUM_THREADS", "compute threads", ""},
       {"OMP_PROC_BIND", "binds threads to cores", ""},
