@@ -11,6 +11,7 @@
 #include <iostream>
 #include <new>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "cli/verbs.h"
@@ -96,6 +97,9 @@ int main(int argc, char** argv) {
   } catch (const Error& e) {
     std::cerr << "cairn: " << e.what() << "\n";
     return exit_code(e.code());
+  } catch (const std::filesystem::filesystem_error& e) {  // a path that the user gave
+    std::cerr << fmt::format("cairn: cannot use {}: {}\n", printable(e.path1()), e.code().message());
+    return 2;
   } catch (const std::bad_alloc&) {
     std::cerr << "cairn: out of memory. Take a smaller batch or picture size\n";
     return 2;

@@ -47,12 +47,20 @@ Data open_data(const std::string& path) {
 }
 
 // Decodes every picture once and leaves out those that cannot be used.
-void check_data(Data& d, const std::string& path) {
+void check_data(Data& d, const std::string& path, bool fail_on_bad) {
   std::cerr << fmt::format("checking {} pictures in {}\n", d.all.size(), path);
   auto checked = d.all.check();
   d.report = checked.report.json();
   std::cerr << checked.report.summary() << "\n";
   d.all = std::move(checked.usable);
+  if (const int64_t bad = checked.report.count(data::Bucket::failed); fail_on_bad && bad > 0)
+    fail(ErrorCode::invalid_argument, fmt::format("train: {} pictures cannot be used (listed above)", bad),
+         "Mend or remove them, or leave --fail-on-bad-picture out");
+  const auto counts = d.all.class_counts();
+  for (size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] == 0)
+      fail(ErrorCode::invalid_argument, fmt::format("train: class {} has no usable picture", printable(d.all.classes()[i])),
+           "Mend its pictures, or remove the class");
   d.grey = checked.grey;
 }
 
@@ -118,7 +126,14 @@ void run(Options o) {
 
   // What is wrong in the command shows here, before any picture is decoded.
   train::Recipe recipe = resume ? resumed_recipe(o) : new_recipe(o);
-  if (!resume) train::refuse_old_run(o.out);
+  if (!resume) {
+    train::refuse_old_run(o.out);
+    // Plots among the pictures would be a class next time.
+    const auto data = std::filesystem::weakly_canonical(o.data), out = std::filesystem::weakly_canonical(o.out);
+    if (std::filesystem::is_directory(data) && std::mismatch(data.begin(), data.end(), out.begin(), out.end()).first == data.end())
+      fail(ErrorCode::invalid_argument, fmt::format("train: --out {} lies inside the data folder", printable(o.out)),
+           "Name a folder elsewhere, e.g. --out runs/cells");
+  }
   optim::Config optimizer = optim::parse(o.optimizer);
   const optim::Schedule schedule = optim::parse_schedule(o.schedule);
   const train::LossScale loss_scale = train::parse_loss_scale(o.loss_scale);
@@ -132,7 +147,7 @@ void run(Options o) {
     fail(ErrorCode::invalid_argument, "train: the data's classes are not those of the run", "Resume with the data as it was");
   }
 
-  if (!o.no_check) check_data(d, recipe.text("data.path"));
+  if (!o.no_check) check_data(d, recipe.text("data.path"), o.fail_on_bad);
   if (!resume && o.color == "auto" && d.grey) describe_model(recipe, o, d.all, "grey");
   const Parts parts = open_parts(d.all, recipe);
   std::cerr << fmt::format("{} pictures to train on, {}{} to test on, {} classes\n", parts.train.size(),

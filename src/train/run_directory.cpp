@@ -131,10 +131,11 @@ void RunDirectory::write_history(const std::vector<EpochResult>& history, int64_
 }
 
 void refuse_old_run(const std::filesystem::path& folder) {
-  for (const char* name : {"recipe.yaml", "last.safetensors"})
+  for (const char* name : {"recipe.yaml", "last.safetensors", "best.safetensors", "model.onnx",
+                           "metrics.json", "data.json", "log.jsonl", "plots"})
     if (std::filesystem::exists(folder / name))
       fail(ErrorCode::invalid_argument,
-           fmt::format("run: {} holds a run already", printable(folder)),
+           fmt::format("run: {} holds a run already (there is {})", printable(folder), name),
            "Resume it, or name another folder");
 }
 

@@ -579,8 +579,11 @@ FitResult Trainer::fit(Batches data, const FitOptions& o) {
   expect(o.accumulate >= 1, "accumulate", o.accumulate, "1 or more");
   expect(o.log_every >= 1, "log_every", o.log_every, "1 or more");
   expect(o.threads >= 0, "threads", o.threads, "0 or more");
-  expect(o.patience == 0 || o.choose_best, "patience", o.patience,
-         "0, as the last epoch is the result (choose_best is off)");
+  if (o.patience != 0 && !o.choose_best)
+    fail(ErrorCode::invalid_argument,
+         fmt::format("train: patience {} without a part to choose the best epoch by", o.patience),
+         "Keep a part of the training pictures back: --val 0.1 (choose_best with a validation set)");
+  expect(o.patience >= 0, "patience", o.patience, "0 or more");
   expect(!o.resume || !o.out.empty(), "resume", "no run directory", "one");
   Impl& t = *impl_;
   t.mode = o.mode;

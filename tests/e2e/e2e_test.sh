@@ -117,6 +117,13 @@ mkdir -p hollow/one hollow/two && : >hollow/one/a.png && : >hollow/two/b.png
 expect_code 2 "$cairn" train --data hollow --out x
 expect_code 2 "$cairn" predict cells/labels.csv cells
 expect_code 2 "$cairn" train --data cells --out a
+expect_code 2 "$cairn" train --data cells --out cells/run
+grep -q "inside the data folder" err.txt || { cat err.txt; die "a run inside the data"; }
+mkdir precious && echo mine >precious/model.onnx
+expect_code 2 "$cairn" train --data cells --out precious
+echo mine | cmp -s - precious/model.onnx || die "a user's file was overwritten"
+expect_code 2 "$cairn" eval --run a --out precious/model.onnx
+expect_code 2 "$cairn" train --data bad --fail-on-bad-picture --out x
 expect_code 2 "$cairn" train --resume nowhere
 grep -q "holds no run" err.txt || { cat err.txt; die "resume of nothing"; }
 for wrong in "--lr nan" "--lr -1" "--split nan" "--ema nan" "--threads -3" "--workers -7" "--transform blur" "--optimizer sdg" "--schedule cosin" "--loss-scale big" "--freeze layer9" "--weights none.safetensors"; do
