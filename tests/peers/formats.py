@@ -7,31 +7,15 @@
 Installs them into a throw-away environment in <build>/peers; exits 77 where they cannot be had.
 """
 import json
-import os
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
 
+import environment
+
 PACKAGES = ["tensorboard==2.20.0", "setuptools<81", "safetensors==0.8.0", "scikit-learn==1.7.2", "numpy<2.4"]
-
-
-def enter_environment(build):
-    home = build / "peers" / "formats"
-    if pathlib.Path(sys.prefix).resolve() == home.resolve():
-        return
-    python = home / "bin" / "python"
-    if not (home / "complete").exists():
-        print("installing", " ".join(PACKAGES), "into", home)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", home], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
-        except subprocess.CalledProcessError:
-            print("skipped: the packages cannot be installed here")
-            sys.exit(77)
-        (home / "complete").touch()
-    os.execv(python, [python, *sys.argv])
 
 
 def check_events(folder):
@@ -205,7 +189,7 @@ def check_metrics(folder):
 
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/release").absolute()
-    enter_environment(build)
+    environment.enter(build, "formats", PACKAGES)
     program = build / "tests" / "peers" / "peer_formats"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

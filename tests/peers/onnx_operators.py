@@ -7,33 +7,15 @@
 Installs onnx and onnxruntime into a throw-away environment in <build>/peers; exits 77 where they cannot be had.
 """
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
+import environment
+
 PACKAGES = ["onnx==1.17.0", "onnxruntime==1.32.0"]
-
-
-def enter_environment(build):
-    home = build / "peers" / "onnx"
-    if pathlib.Path(sys.prefix).resolve() == home.resolve():
-        return
-    python = home / "bin" / "python"
-    if not (home / "complete").exists():
-        print("installing", " ".join(PACKAGES), "into", home)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", home], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
-        except subprocess.CalledProcessError:
-            print("skipped: the packages cannot be installed here")
-            sys.exit(77)
-        (home / "complete").touch()
-    os.execv(python, [python, *sys.argv])
-
-
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/release")
-enter_environment(BUILD)
+environment.enter(BUILD, "onnx", PACKAGES)
 import numpy as np  # noqa: E402
 import onnxruntime  # noqa: E402
 from onnx import AttributeProto, TensorProto, helper  # noqa: E402

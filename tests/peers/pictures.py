@@ -8,12 +8,13 @@
 Uses the Python that runs it when that has NumPy and Pillow before 13, else installs them into a throw-away
 environment in <build>/peers; exits 77 where they cannot be had.
 """
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+
+import environment
 
 PACKAGES = ["pillow==12.0.0", "numpy<2.4"]
 
@@ -25,18 +26,7 @@ def enter_environment(build):
             return
     except ImportError:
         pass
-    home = build / "peers" / "pictures"
-    python = home / "bin" / "python"
-    if not (home / "complete").exists():
-        print("installing", " ".join(PACKAGES), "into", home)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", home], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
-        except subprocess.CalledProcessError:
-            print("skipped: the packages cannot be installed here")
-            sys.exit(77)
-        (home / "complete").touch()
-    os.execv(python, [python, *sys.argv])
+    environment.enter(build, "pictures", PACKAGES)
 
 
 class Tool:

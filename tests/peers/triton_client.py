@@ -7,11 +7,12 @@
 Uses the Python that runs it when that has tritonclient, else installs it into a throw-away environment in
 <build>/peers; exits 77 where it cannot be had.
 """
-import os
 import pathlib
 import subprocess
 import sys
 import time
+
+import environment
 
 PACKAGES = ["tritonclient[http]==2.73.0", "ml_dtypes==0.5.4", "numpy<2.4"]
 
@@ -22,20 +23,8 @@ def enter_environment(build):
         return
     except ImportError:
         pass
-    home = build / "peers" / "triton"
-    python = home / "bin" / "python"
-    if pathlib.Path(sys.prefix).resolve() == home.resolve():
-        sys.exit("tritonclient was installed but cannot be imported")
-    if not (home / "complete").exists():
-        print("installing", " ".join(PACKAGES), "into", home)
-        try:
-            subprocess.run([sys.executable, "-m", "venv", home], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
-        except subprocess.CalledProcessError:
-            print("skipped: tritonclient cannot be installed here")
-            sys.exit(77)
-        (home / "complete").touch()
-    os.execv(python, [python, *sys.argv])
+    environment.enter(build, "triton", PACKAGES)
+    sys.exit("tritonclient was installed but cannot be imported")
 
 
 def tensor(http, name, array, datatype=None, binary=True):
