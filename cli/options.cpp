@@ -2,8 +2,6 @@
 // Options that several verbs have.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "cli/verbs.h"
 
 namespace cairn::cli {
