@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <iostream>
-#include <mutex>
 
+#include "base/file.h"
+#include "cli/session.h"
 #include "cli/verbs.h"
 #include "data/make.h"
 #include "inspect/table.h"
@@ -19,12 +20,8 @@ struct Make {
 };
 
 void make(const Make& o) {
-  std::mutex mutex;
-  data::make_solar_cells(o.out, o.options, [&](int64_t done) {
-    std::lock_guard lock(mutex);
-    if (done % 50 == 0 || done == o.options.count) std::cerr << fmt::format("\r{} of {} cells", done, o.options.count) << std::flush;
-  });
-  std::cerr << fmt::format("\n{}: functional/, defective/, labels.csv\n", o.out);
+  data::make_solar_cells(o.out, o.options, Counter("drawing cells", o.options.count));
+  std::cerr << fmt::format("{} cells in {}: functional/, defective/, labels.csv\n", o.options.count, printable(o.out));
 }
 
 struct Inspect {
@@ -34,7 +31,7 @@ struct Inspect {
 
 void inspect_data(const Inspect& o) {
   const auto set = data::open(o.path);
-  const auto checked = set.check();
+  const auto checked = set.check({.progress = Counter("checking pictures", set.size())});
   if (o.json) {
     std::cout << checked.report.json() << "\n";
   } else {

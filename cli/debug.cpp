@@ -26,6 +26,7 @@ struct Options {
 
 void step(const Options& o) {
   const int threads = apply_threads(o.threads);
+  refuse_overwrite(o.out, {o.inputs, o.weights});
   const DType dtype = parse_dtype(o.dtype);
   if (dtype != DType::f32 && dtype != DType::f64)
     fail(ErrorCode::dtype_unsupported, "debug step: --dtype got " + o.dtype + ", expected f32 or f64");
@@ -74,7 +75,7 @@ struct Compare {
 // Names, types and values of two files; metadata may differ.
 void compare(const Compare& o) {
   const SafetensorsFile a(o.a), b(o.b);
-  int64_t different = 0;
+  int64_t different = 0, all = int64_t(a.names().size());
   const auto tell = [&](const std::string& text) { ++different, std::cout << text << "\n"; };
   for (const std::string& name : a.names()) {
     if (!b.contains(name)) {
@@ -95,8 +96,8 @@ void compare(const Compare& o) {
     }
   }
   for (const std::string& name : b.names())
-    if (!a.contains(name)) tell(name + ": only in " + o.b);
-  std::cout << fmt::format("{} of {} tensors differ\n", different, a.names().size());
+    if (!a.contains(name)) ++all, tell(name + ": only in " + o.b);
+  std::cout << fmt::format("{} of {} tensors differ\n", different, all);
   if (different > 0) set_exit_code(1);
 }
 

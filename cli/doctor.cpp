@@ -66,7 +66,7 @@ std::vector<Line> examine() {
   double load = 0;
   std::ifstream("/proc/loadavg") >> load;
   lines.push_back({"load", fmt::format("{:.2f}", load),
-                   load > 0.5 * usable ? "Other work shares the cores: measure speed when it is over" : ""});
+                   load > 0.5 * usable ? "Other work shares the cores: measure speed when it is over; until then OMP_WAIT_POLICY=passive keeps threads from spinning" : ""});
   for (const auto& v : cpu::library_versions())
     lines.push_back({v.name, v.running == v.built ? v.running : fmt::format("{}, built with {}", v.running, v.built),
                      v.running == v.built ? "" : "Runs with another version than it was built with: build anew, or fix LD_LIBRARY_PATH"});

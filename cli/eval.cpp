@@ -29,8 +29,12 @@ data::Dataset select(const Options& o, const train::Recipe& r) {
     part = own || !all.parts().empty() ? "test" : "all";
   }
   if (part == "all") return all;
-  // The split was made over the usable pictures, so those that fail are left out first.
-  if (all.parts().empty()) all = all.check({.duplicates = false}).usable;
+  // Unless training left the check out, the split was made over the usable pictures alone.
+  if (all.parts().empty() && !r.flag("data.unchecked")) {
+    auto checked = all.check({.duplicates = false, .progress = Counter("checking pictures", all.size())});
+    if (checked.report.count(data::Bucket::failed) > 0) std::cerr << checked.report.summary() << "\n";
+    all = std::move(checked.usable);
+  }
   const Parts parts = open_parts(all, r);
   if (part == "val" && parts.val.size() == 0)
     fail(ErrorCode::not_found, "eval: the run has no part val", "Train with --val 0.1, or take --part test");
@@ -46,7 +50,7 @@ void run(const Options& o) {
   data::Loader loader = set.map(transform).batch(o.batch, {.workers = o.workers});
   train::Trainer trainer(*net, loss::parse(files.recipe.text("train.loss")), optim::sgd());
   ProgressBar bar;
-  const auto result = trainer.evaluate(loader, [&](const train::Progress& p) { bar(p); });
+  const auto result = trainer.evaluate(loader, [&](const train::Progress& p) { bar(p), stop_if_interrupted(); });
   if (const auto report = loader.report(); report.found() > 0) std::cerr << report.summary() << "\n";
   if (!o.out.empty()) {
     std::filesystem::create_directories(o.out);

@@ -38,6 +38,9 @@ void install_log() {
 }  // namespace
 
 const std::atomic<bool>& interrupted() { return interrupt; }
+void stop_if_interrupted() {
+  if (interrupt) fail(ErrorCode::cancelled, "interrupted");
+}
 void set_exit_code(int c) { code = c; }
 
 int apply_threads(int asked) {
@@ -82,6 +85,7 @@ int main(int argc, char** argv) {
   cli::add_bench(app);
   cli::add_doctor(app);
   cli::add_trail(app);
+  cli::refuse_overflow(app);
 
   try {
     app.parse(argc, argv);

@@ -67,8 +67,10 @@ void run(const Options& o) {
   CompileOptions compile;
   compile.disabled_passes = o.disable;
   Printer printer(o);
-  if (!o.explain)
-    compile.on_pass = [&](std::string_view name, const std::function<std::string()>& text) { printer(name, text); };
+  compile.on_pass = [&](std::string_view name, const std::function<std::string()>& text) {
+    stop_if_interrupted();
+    if (!o.explain) printer(name, text);
+  };
   if (o.train) return run_training(o, compile);
   const GraphPtr graph = load_graph(o.input, o.graph);
   if (!o.explain) {

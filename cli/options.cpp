@@ -2,6 +2,10 @@
 // Options that several verbs have.
 #include <fmt/format.h>
 
+#include <charconv>
+#include <filesystem>
+
+#include "base/file.h"
 #include "cli/verbs.h"
 
 namespace cairn::cli {
@@ -14,6 +18,24 @@ CLI::Validator number(double least, double most) {
         return fmt::format("got {}, expected a number from {} to {}", text, least, most);
       },
       fmt::format("[{} - {}]", least, most));
+}
+
+void refuse_overwrite(const std::string& out, const std::vector<std::string>& inputs) {
+  std::error_code ignored;
+  for (const std::string& in : inputs)
+    if (!out.empty() && std::filesystem::equivalent(out, in, ignored))
+      fail(ErrorCode::invalid_argument, fmt::format("--out {} is the file that is read", printable(out)), "Name another file");
+}
+
+void refuse_overflow(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_type_name() == "INT")
+      option->check(CLI::Validator([](std::string& text) {
+        int64_t v = 0;
+        const bool beyond = std::from_chars(text.data(), text.data() + text.size(), v).ec == std::errc::result_out_of_range;
+        return beyond ? fmt::format("got {}, beyond 64 bits", text) : std::string();
+      }, ""));
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) refuse_overflow(*verb);
 }
 
 void add_threads(CLI::App* verb, int& threads) {

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "cli/verbs.h"
+#include "data/check.h"
 #include "inspect/table.h"
 
 namespace cairn::cli {
@@ -55,7 +56,7 @@ std::vector<fs::path> expand(const std::vector<std::string>& inputs) {
       const int status = ::glob(input.c_str(), 0, nullptr, &g);
       for (size_t i = 0; i < g.gl_pathc; ++i) files.emplace_back(g.gl_pathv[i]);
       ::globfree(&g);
-      if (status != 0) fail(ErrorCode::not_found, "predict: nothing matches " + input);
+      if (status != 0) fail(ErrorCode::not_found, "predict: nothing matches " + printable(input));
     } else {
       files.emplace_back(input);
     }
@@ -99,35 +100,49 @@ void print(const std::vector<Answer>& answers, const std::vector<std::string>& l
 
 void run(const Options& o) {
   const int threads = apply_threads(o.threads);
-  const auto metadata = onnx::Model::read(o.model).metadata();
+  const auto onnx = onnx::Model::read(o.model);
+  const auto& metadata = onnx.metadata();
   if (metadata.transform.empty())
-    fail(ErrorCode::unsupported, "predict: " + o.model + " does not say how pictures become its input",
+    fail(ErrorCode::unsupported, "predict: " + printable(o.model) + " does not say how pictures become its input",
          "Use `cairn run` with tensors");
-  const auto model = serve::load_onnx("model", o.model, {.threads = threads, .max_batch = o.batch});
   const data::Transform transform(metadata.transform);
+  if (!transform.eval().output_size())
+    fail(ErrorCode::unsupported, "predict: '" + metadata.transform + "' gives each picture another size, so they make no batch",
+         "End the model's recipe with resize or center_crop");
+  const auto model = serve::load_onnx("model", o.model, {.threads = threads, .max_batch = o.batch});
+  const serve::ModelInfo& info = model->info();
+  if (info.inputs.size() != 1 || info.outputs[0].datatype != serve::DataType::f32)
+    fail(ErrorCode::unsupported, "predict: " + printable(o.model) + " is no classifier of one picture with f32 scores",
+         "Use `cairn run` with tensors");
   const auto files = expand(o.inputs);
   std::vector<Answer> answers;
   for (size_t at = 0; at < files.size() && !interrupted(); at += size_t(o.batch)) {
-    std::vector<std::string> encoded;
-    std::vector<size_t> rows;
-    for (size_t i = at; i < std::min(files.size(), at + size_t(o.batch)); ++i) {
-      answers.push_back({files[i], {}, {}});
+    // Decoded one by one, so that a bad picture does not take the batch with it.
+    const size_t count = std::min(files.size() - at, size_t(o.batch));
+    std::vector<Tensor> pictures(count);
+    for (size_t i = 0; i < count; ++i) answers.push_back({files[at + i], {}, {}});
+    data::for_each_on_workers(int64_t(count), data::worker_count(threads), [&](int64_t i) {
       try {
-        std::string bytes = read_file(files[i], size_t(data::Limits{}.max_file));
-        data::decode_picture(bytes, transform);  // a bad picture must not take the batch with it
-        encoded.push_back(std::move(bytes));
-        rows.push_back(answers.size() - 1);
+        pictures[size_t(i)] = data::decode_picture(read_file(files[at + size_t(i)], size_t(data::Limits{}.max_file)), transform);
       } catch (const Error& e) {
         if (e.code() == ErrorCode::internal) throw;
-        answers.back().error = e.message();
+        answers[at + size_t(i)].error = e.message();
       }
-    }
-    if (encoded.empty()) continue;
-    const auto out = model->infer(std::vector{serve::bytes_blob({int64_t(encoded.size())}, encoded)});
+    });
+    std::vector<size_t> rows;
+    for (size_t i = 0; i < count; ++i)
+      if (pictures[i].defined()) rows.push_back(i);
+    if (rows.empty()) continue;
+    std::erase_if(pictures, [](const Tensor& t) { return !t.defined(); });
+    const auto x = std::make_shared<Tensor>(cast(concat(pictures, 0), onnx.inputs().at(0).dtype));
+    const auto out = model->infer(std::vector{serve::Blob{info.inputs[0].datatype,
+                                                          {x->shape().begin(), x->shape().end()},
+                                                          {x->bytes(), size_t(x->type().bytes())},
+                                                          x}});
     const auto scores = out[0].as<float>();
-    const size_t classes = scores.size() / encoded.size();
+    const size_t classes = scores.size() / rows.size();
     for (size_t r = 0; r < rows.size(); ++r)
-      answers[rows[r]].scores.assign(scores.begin() + long(r * classes), scores.begin() + long((r + 1) * classes));
+      answers[at + rows[r]].scores.assign(scores.begin() + long(r * classes), scores.begin() + long((r + 1) * classes));
   }
   print(answers, metadata.labels, o);
   const auto failed = std::ranges::count_if(answers, [](const Answer& a) { return a.scores.empty(); });

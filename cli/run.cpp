@@ -20,6 +20,7 @@ struct Options {
 
 void run(const Options& o) {
   const int threads = apply_threads(o.threads);
+  refuse_overwrite(o.out, {o.model, o.inputs});
   const auto model = onnx::Model::read(o.model);
   const SafetensorsFile file(o.inputs);
   std::vector<Tensor> in;

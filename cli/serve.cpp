@@ -6,6 +6,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/file.h"
 #include "cli/verbs.h"
 
 namespace cairn::cli {
@@ -27,7 +28,7 @@ void run(Options o) {
       fail(ErrorCode::invalid_argument, "serve: --model got '" + spec + "', expected NAME=model.onnx");
     const std::string name = spec.substr(0, at), path = spec.substr(at + 1);
     server.add(serve::load_onnx(name, path, {.threads = threads, .max_batch = o.max_batch}));
-    std::cerr << fmt::format("model {} from {}\n", name, path);
+    std::cerr << fmt::format("model {} from {}\n", name, printable(path));
   }
   server.start();
   std::cerr << fmt::format("listening on http://{}:{} ({} threads). Ctrl-C stops\n", o.server.address, server.port(), threads);
@@ -47,7 +48,7 @@ void add_serve(CLI::App& app) {
   verb->add_option("--port", o->server.port, "0: any free one")->capture_default_str();
   add_threads(verb, o->threads);
   verb->add_option("--max-batch", o->max_batch, "rows computed at once")->capture_default_str()->check(CLI::Range(1, 4096));
-  verb->add_option("--grace", o->grace, "seconds that a stop waits for requests under way")->capture_default_str();
+  verb->add_option("--grace", o->grace, "seconds that a stop waits for requests under way")->capture_default_str()->check(CLI::Range(0, 86400));
   verb->footer(
       "Example:\n"
       "  cairn serve --model cells=runs/cells/model.onnx --port 8000\n"

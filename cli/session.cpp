@@ -8,9 +8,16 @@
 #include <chrono>
 #include <iostream>
 
+#include "base/file.h"
+#include "cli/verbs.h"
+
 namespace cairn::cli {
 
 std::unique_ptr<nn::Module> make_model(const train::Recipe& r, const MakeOptions& o) {
+  const int64_t channels = data::Transform(r.text("data.transform")).channels();
+  if (r.integer("model.channels") != channels)
+    fail(ErrorCode::parse, fmt::format("recipe: model.channels: got {}, but data.transform gives {}",
+                                       r.integer("model.channels"), channels));
   return models::make(r.text("model.name"), {.classes = r.integer("model.classes"),
                                              .in_channels = r.integer("model.channels"),
                                              .width = r.number("model.width"),
@@ -24,7 +31,7 @@ std::unique_ptr<nn::Module> load_run(const train::RunFiles& run) {
   auto net = make_model(run.recipe, {.draw = false});
   const auto report = nn::load_weights(*net, run.weights, {.strict = false});
   if (!report.missing.empty() || !report.mismatched.empty())
-    fail(ErrorCode::parse, "run: " + run.weights.string() + " does not fit the recipe beside it: " + report.summary());
+    fail(ErrorCode::parse, "run: " + printable(run.weights) + " does not fit the recipe beside it: " + report.summary());
   return net;
 }
 
@@ -52,6 +59,20 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 }  // namespace
+
+Counter::Counter(std::string what, int64_t total)
+    : what_(std::move(what)), total_(total), step_(std::clamp<int64_t>(total / 100, 1, 100)),
+      terminal_(::isatty(STDERR_FILENO)), line_(std::make_shared<Line>()) {}
+
+void Counter::operator()(int64_t done) const {
+  stop_if_interrupted();
+  if (!terminal_ || (done % step_ != 0 && done != total_)) return;
+  const std::lock_guard lock(line_->mutex);
+  if (line_->over) return;
+  line_->over = done == total_;
+  // The line goes when all is done: what follows says the result.
+  std::cerr << (done == total_ ? "\r\x1b[K" : fmt::format("\r{}: {} of {}\x1b[K", what_, done, total_)) << std::flush;
+}
 
 ProgressBar::ProgressBar() : terminal_(::isatty(STDERR_FILENO)) {}
 ProgressBar::~ProgressBar() {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace cairn::cli {
@@ -26,6 +27,24 @@ struct Parts {
   data::Dataset train, val, test;
 };
 Parts open_parts(const data::Dataset& all, const train::Recipe& recipe);
+
+// "checking pictures: 120 of 2624" on one line of a terminal; elsewhere nothing. Called from any thread;
+// throws cancelled after Ctrl-C.
+class Counter {
+ public:
+  Counter(std::string what, int64_t total);
+  void operator()(int64_t done) const;
+
+ private:
+  struct Line {
+    std::mutex mutex;
+    bool over = false;  // the last call may come before the one before it
+  };
+  std::string what_;
+  int64_t total_, step_;
+  bool terminal_;
+  std::shared_ptr<Line> line_;
+};
 
 // Draws a bar on a terminal; elsewhere a log line every few seconds. Everything goes to standard error.
 class ProgressBar {

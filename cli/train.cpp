@@ -41,15 +41,15 @@ struct Data {
 Data open_data(const std::string& path) {
   Data d{data::open(path)};
   if (d.all.classes().size() < 2)
-    fail(ErrorCode::invalid_argument, fmt::format("train: {} has {} class, expected at least 2", path, d.all.classes().size()),
+    fail(ErrorCode::invalid_argument, fmt::format("train: {} has {} class, expected at least 2", printable(path), d.all.classes().size()),
          "Put the pictures of each class into a folder of its own");
   return d;
 }
 
 // Decodes every picture once and leaves out those that cannot be used.
 void check_data(Data& d, const std::string& path, bool fail_on_bad) {
-  std::cerr << fmt::format("checking {} pictures in {}\n", d.all.size(), path);
-  auto checked = d.all.check();
+  std::cerr << fmt::format("checking {} pictures in {}\n", d.all.size(), printable(path));
+  auto checked = d.all.check({.progress = Counter("checked", d.all.size())});
   d.report = checked.report.json();
   std::cerr << checked.report.summary() << "\n";
   d.all = std::move(checked.usable);
@@ -94,10 +94,21 @@ void write_metrics(const std::filesystem::path& run, const train::Evaluation& re
   write_file(run / "metrics.json", result.json() + "\n");
 }
 
-// A resumed run's own recipe stands for the options; more epochs may be asked for.
+// A resumed run's own recipe stands for the options; these alone may be given anew.
+constexpr std::string_view kOnResume[] = {"--resume", "--data", "--epochs", "--steps", "--threads", "--workers",
+                                          "--fail-on-bad-picture", "--json"};
+
+std::string one_of(const train::Recipe& r, std::string_view key, std::string_view a, std::string_view b) {
+  const std::string& got = r.text(key);
+  if (got != a && got != b)
+    fail(ErrorCode::parse, fmt::format("recipe: {}: got \"{}\", expected {} or {}", key, got, a, b));
+  return got;
+}
+
 train::Recipe resumed_recipe(Options& o) {
   o.out = o.resume;
   train::Recipe r = train::run_recipe(o.out);
+  if (!o.data.empty()) r.set("data.path", std::filesystem::absolute(o.data).string());  // it may have moved
   o.optimizer = r.text("train.optimizer");
   o.schedule = r.text("train.schedule");
   o.loss_scale = r.text("train.loss_scale");
@@ -107,9 +118,9 @@ train::Recipe resumed_recipe(Options& o) {
   o.ema = r.number("train.ema");
   o.patience = r.integer("train.patience");
   o.seed = r.integer("train.seed");
-  o.mode = r.text("train.mode");
+  o.mode = one_of(r, "train.mode", "graph", "eager");
   o.deterministic = r.flag("train.deterministic");
-  o.maths = r.text("train.maths");
+  o.maths = one_of(r, "train.maths", "fast", "exact");
   o.weights = r.text("model.weights");
   o.freeze = r.list("model.freeze");
   o.no_check = r.flag("data.unchecked");
@@ -143,12 +154,18 @@ void run(Options o) {
     const auto trial = make_model(recipe, {.draw = false});
     for (const std::string& prefix : o.freeze) trial->freeze(prefix);
     if (!o.weights.empty()) SafetensorsFile{o.weights};
-  } else if (recipe.list("data.classes") != d.all.classes()) {
-    fail(ErrorCode::invalid_argument, "train: the data's classes are not those of the run", "Resume with the data as it was");
   }
 
   if (!o.no_check) check_data(d, recipe.text("data.path"), o.fail_on_bad);
   if (!resume && o.color == "auto" && d.grey) describe_model(recipe, o, d.all, "grey");
+  const std::string fingerprint = fmt::format("{:016x}", d.all.fingerprint());
+  if (resume && recipe.text("data.fingerprint") != fingerprint)
+    fail(ErrorCode::invalid_argument,
+         fmt::format("train: the pictures in {} are not those that the run began with: other names, labels or sizes",
+                     printable(recipe.text("data.path"))),
+         fmt::format("Resume with the data as it was, or begin anew from the weights: --weights {}/last.safetensors",
+                     printable(o.out)));
+  recipe.set("data.fingerprint", std::string_view(fingerprint));
   const Parts parts = open_parts(d.all, recipe);
   std::cerr << fmt::format("{} pictures to train on, {}{} to test on, {} classes\n", parts.train.size(),
                            parts.val.size() > 0 ? fmt::format("{} to choose the best epoch by, ", parts.val.size()) : "",
@@ -209,10 +226,13 @@ void run(Options o) {
 
   const train::FitResult result = trainer.fit(train_loader, fit);
   if (result.cancelled) {
-    std::cerr << fmt::format("\nstopped and saved; go on with: cairn train --resume {}\n", o.out);
+    std::cerr << fmt::format("\nstopped and saved; go on with: cairn train --resume {}\n", printable(o.out));
     return set_exit_code(130);
   }
   std::cerr << result.report() << "\n";
+  // Without the check before training, bad pictures show only now.
+  for (const data::Loader* loader : {&train_loader, &test_loader})
+    if (const auto report = loader->report(); report.found() > 0) std::cerr << report.summary() << "\n";
 
   // What is measured and exported are the chosen weights.
   const std::filesystem::path out(o.out);
@@ -224,7 +244,7 @@ void run(Options o) {
   judge.write_onnx(out / "model.onnx");
   if (o.json) std::cout << evaluation.json() << "\n";
   else std::cout << evaluation.table();
-  std::cerr << fmt::format("run: {0}   model: {0}/model.onnx   plots: {0}/plots\n", o.out);
+  std::cerr << fmt::format("run: {0}   model: {0}/model.onnx   plots: {0}/plots\n", printable(o.out));
 }
 
 }  // namespace
@@ -235,7 +255,7 @@ void add_train(CLI::App& app) {
   const auto positive = CLI::Range(int64_t(1), int64_t(1) << 40);
   verb->add_option("--data", o->data, "a folder with one sub-folder a class (or train/ and test/ of those), or a CSV list");
   verb->add_option("--out", o->out, "run directory to make");
-  verb->add_option("--resume", o->resume, "go on with a run, bit for bit as if it had not stopped");
+  verb->add_option("--resume", o->resume, "go on with a run, bit for bit as if it had not stopped; --data says where its pictures went, --epochs may grow");
   verb->add_option("--model", o->model)->capture_default_str()->check(CLI::IsMember(models::names()));
   verb->add_option("--width", o->width, "multiplies the model's channels")->capture_default_str()->check(number(0.01, 8.0));
   verb->add_flag("--small-input", o->small_input, "ResNets: a stem for pictures below 64 pixels");
@@ -276,6 +296,10 @@ void add_train(CLI::App& app) {
       "  cairn train --resume runs/cells");
   verb->callback([o, verb] {
     o->epochs_given = verb->count("--epochs") > 0;
+    for (const CLI::Option* option : verb->get_options())
+      if (!o->resume.empty() && option->count() > 0 && std::ranges::count(kOnResume, option->get_name()) == 0)
+        fail(ErrorCode::invalid_argument, fmt::format("train: {} cannot be changed on resume", option->get_name()),
+             fmt::format("Leave it out; {}/recipe.yaml has what the run was started with", printable(o->resume)));
     run(*o);
   });
 }

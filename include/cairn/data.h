@@ -245,7 +245,8 @@ class CAIRN_API Dataset {
   // Decodes every picture once and keeps the usable ones; throws when there is none. Before split(),
   // so that the report counts each item once.
   Checked check(const CheckOptions& options = {}) const;
-  uint64_t fingerprint() const;        // changes with any key, label, class name or their order
+  // Changes with any key, label, class name, their order, or the size of a file; looks at every file.
+  uint64_t fingerprint() const;
 
  private:
   struct State;

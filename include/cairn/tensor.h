@@ -126,7 +126,8 @@ class CAIRN_API Tensor {
 struct MemoryStats { size_t in_use = 0, peak = 0, cached = 0; };
 CAIRN_API MemoryStats memory_stats();
 CAIRN_API void release_cached_memory();
-// Refuses to hold more than this many bytes in tensors (0: no limit): out_of_memory instead of a kill.
+// Refuses to hold more than this many bytes in tensors (0: the memory of the machine or container): out_of_memory
+// instead of a kill.
 CAIRN_API void set_memory_limit(size_t bytes);
 
 }  // namespace cairn

@@ -107,24 +107,45 @@ std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {
   return bytes;
 }
 
+namespace {
+// Bytes of the character that begins at s[i]; 0: that is no UTF-8 (RFC 3629).
+size_t character(std::string_view s, size_t i) {
+  const auto at = [&](size_t k) { return static_cast<unsigned char>(s[k]); };
+  const unsigned c = at(i);
+  if (c < 0x80) return 1;
+  const size_t length = c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3 : c >= 0xF0 && c < 0xF5 ? 4 : 0;
+  if (length == 0 || i + length > s.size()) return 0;
+  for (size_t k = 1; k < length; ++k)
+    if ((at(i + k) & 0xC0) != 0x80) return 0;
+  const unsigned second = at(i + 1);  // too long a form, a surrogate, or beyond U+10FFFF
+  const bool bad = (c == 0xE0 && second < 0xA0) || (c == 0xED && second >= 0xA0) || (c == 0xF0 && second < 0x90) ||
+                   (c == 0xF4 && second >= 0x90);
+  return bad ? 0 : length;
+}
+}  // namespace
+
 std::string printable(const std::filesystem::path& path) {
   const std::string& s = path.native();
   std::string out;
   for (size_t i = 0; i < s.size();) {
-    const auto c = static_cast<unsigned char>(s[i]);
-    const int length = c < 0x80 ? 1 : c >= 0xC2 && c < 0xE0 ? 2 : c >= 0xE0 && c < 0xF0 ? 3
-                       : c >= 0xF0 && c < 0xF5 ? 4 : 0;
-    bool valid = length > 0 && i + size_t(length) <= s.size() && c >= 0x20 && c != 0x7F;
-    for (int k = 1; valid && k < length; ++k) valid = (static_cast<unsigned char>(s[i + k]) & 0xC0) == 0x80;
-    if (valid) {
-      out.append(s, i, size_t(length));
-      i += size_t(length);
+    const bool control = static_cast<unsigned char>(s[i]) < 0x20 || s[i] == 0x7F;
+    if (const size_t length = control ? 0 : character(s, i)) {
+      out.append(s, i, length);
+      i += length;
     } else {
-      out += fmt::format("\\x{:02x}", c);
-      ++i;
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(s[i++]));
     }
   }
   return out;
+}
+
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = character(text, i);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
 }
 
 FileMap::FileMap(const std::filesystem::path& path, bool copy_on_write) {

@@ -25,6 +25,9 @@ std::string read_file(const std::filesystem::path& path, size_t limit_bytes = si
 // A path as an error or a JSON text may show it: control characters and invalid UTF-8 escaped as \xNN.
 std::string printable(const std::filesystem::path& path);
 
+// What JSON, YAML and ONNX can hold (RFC 3629).
+bool is_utf8(std::string_view text);
+
 // A memory map of a file; empty for a zero-byte file. Movable, unmapped at the end. Its pages are
 // read-only, or with `copy_on_write` writable without reaching the file.
 class FileMap {

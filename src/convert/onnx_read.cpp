@@ -121,8 +121,12 @@ class Builder {
   // A call on named operands; computed now when all are constants and the result is small.
   std::vector<std::string> emit(const OpDef& op, const std::vector<std::string>& inputs, Params params,
                                 const std::vector<std::string>& outputs) {
+    constexpr int64_t kMostFolded = int64_t(1) << 28;  // bytes: a few attributes can ask for any size
     bool constant = true;
-    for (const auto& name : inputs) constant = constant && known_.contains(name);
+    TypeList types;
+    for (const auto& name : inputs) constant = constant && known_.contains(name), types.push_back(type(name));
+    if (constant)
+      for (const auto& t : op.infer(params, types)) constant = constant && t.bytes() <= kMostFolded;
     if (constant) {
       InterpreterScope eager(eager_interpreter());
       std::vector<Tensor> in;

@@ -3,15 +3,29 @@
 #include <cairn/tensor.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 
+#include "core/memory.h"
+
 namespace cairn {
+
+size_t machine_memory() {
+  static const size_t bytes = [] {
+    size_t all = size_t(::sysconf(_SC_PHYS_PAGES)) * size_t(::sysconf(_SC_PAGESIZE)), group = 0;
+    if (std::ifstream("/sys/fs/cgroup/memory.max") >> group && group > 0) all = std::min(all, group);  // else "max"
+    return all;
+  }();
+  return bytes;
+}
+
 namespace {
 
 constexpr size_t kAlignment = 64, kHugePage = size_t(2) << 20;
@@ -35,7 +49,7 @@ class Allocator {
     const size_t size = size_class(bytes);
     {
       std::lock_guard lock(mutex_);
-      if (limit_ != 0 && stats_.in_use + size > limit_) refuse(bytes);
+      if (stats_.in_use + size > limit_) refuse(bytes);
       if (auto& list = free_[size]; !list.empty()) {
         std::byte* data = list.back();
         list.pop_back();
@@ -77,7 +91,11 @@ class Allocator {
   }
   void set_limit(size_t bytes) {
     std::lock_guard lock(mutex_);
-    limit_ = bytes;
+    limit_ = bytes ? bytes : machine_memory();
+  }
+  size_t limit() {
+    std::lock_guard lock(mutex_);
+    return limit_;
   }
 
  private:
@@ -108,9 +126,8 @@ class Allocator {
     for (const auto& [size, count] : largest)
       holders += fmt::format("{}{} × {:.1f} MB", holders.empty() ? "" : ", ", count, double(size) / 1e6);
     fail(ErrorCode::out_of_memory,
-         fmt::format("memory: {:.1f} MB asked for, {:.1f} MB in {} tensors already{}; the largest: {}",
-                     double(bytes) / 1e6, double(stats_.in_use) / 1e6, live_.size(),
-                     limit_ ? fmt::format(", limit {:.1f} MB", double(limit_) / 1e6) : "",
+         fmt::format("memory: {:.1f} MB asked for, {:.1f} MB in {} tensors already, limit {:.1f} MB; the largest: {}",
+                     double(bytes) / 1e6, double(stats_.in_use) / 1e6, live_.size(), double(limit_) / 1e6,
                      holders.empty() ? "none" : holders),
          "Take a smaller batch or picture size, or raise the limit");
   }
@@ -119,7 +136,7 @@ class Allocator {
   std::unordered_map<size_t, std::vector<std::byte*>> free_;
   std::unordered_map<std::byte*, size_t> live_;
   MemoryStats stats_;
-  size_t limit_ = 0;
+  size_t limit_ = machine_memory();
 };
 
 }  // namespace
@@ -147,6 +164,7 @@ Storage::~Storage() {
 
 MemoryStats memory_stats() { return Allocator::instance().stats(); }
 void release_cached_memory() { Allocator::instance().release_cached(); }
+size_t memory_limit() { return Allocator::instance().limit(); }
 void set_memory_limit(size_t bytes) { Allocator::instance().set_limit(bytes); }
 
 }  // namespace cairn

@@ -147,7 +147,10 @@ Loader Dataset::batch(int64_t size, const BatchOptions& options) const {
 uint64_t Dataset::fingerprint() const {
   uint64_t h = uint64_t(size());
   for (const std::string& c : classes()) h = mix(h, hash(c));
-  for (const Record& r : records()) h = mix(mix(h, hash(r.key)), uint64_t(r.label));
+  for (const Record& r : records()) {
+    std::error_code error;  // a file that is not there has a size of -1
+    h = mix(mix(mix(h, hash(r.key)), uint64_t(r.label)), uint64_t(std::filesystem::file_size(r.path, error)));
+  }
   return h;
 }
 

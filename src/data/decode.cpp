@@ -49,7 +49,7 @@ void check_limits(int64_t width, int64_t height, int64_t memory, const Limits& l
     refuse("too_large",
            fmt::format("the header says {} x {} = {} pixels, more than the limit of {}", width, height,
                        width * height, limits.max_pixels),
-           "Raise max_pixels when the picture is meant to be this large");
+           "Shrink the picture. A program may raise Limits::max_pixels");
   if (memory > limits.max_memory)
     refuse("too_large",
            fmt::format("{} x {} pixels need {} bytes to decode, more than the limit of {}", width, height,

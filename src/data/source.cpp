@@ -72,6 +72,14 @@ std::string join(const std::string& folder, const std::string& name) {
   return folder.back() == '/' ? folder + name : folder + "/" + name;
 }
 
+// Class names go into recipes, reports and the exported model, which hold text.
+void check_class_names(const std::string& where, const std::vector<std::string>& classes) {
+  for (const std::string& c : classes)
+    if (printable(c) != c)
+      fail(ErrorCode::invalid_argument,
+           fmt::format("data: {}: the class name \"{}\" is not UTF-8 text of one line", where, printable(c)), "Rename the class");
+}
+
 class FolderLister {
  public:
   FolderLister(std::string root, const ListOptions& options) : root_(std::move(root)), options_(options) {}
@@ -176,6 +184,7 @@ class FolderLister {
            "Pictures end in .jpg, .jpeg or .png, in any case");
     out_.classes = options_.classes;
     if (out_.classes.empty()) out_.classes.assign(train_names_.begin(), train_names_.end());
+    check_class_names(where, out_.classes);
     std::unordered_map<std::string, int64_t> index;
     for (size_t i = 0; i < out_.classes.size(); ++i) index[out_.classes[i]] = int64_t(i);
     for (const std::string& name : names_)
@@ -305,6 +314,16 @@ Listing list_csv(const std::string& file, const ListOptions& options) {
                                        rows[0].line, columns.count),
          rows[0].fields[0].find_first_of(";\t ") != std::string::npos ? "Columns are separated by commas" : "");
   const std::string folder = fs::path(file).parent_path().native();
+  const auto on_disk = [&](const std::string& path) { return path[0] == '/' ? path : join(folder, path); };
+  // A header by other names would be a record, and a class, of its own.
+  if (const std::string& path = rows[0].fields[0]; !columns.header && !has_picture_suffix(path)) {
+    std::error_code error;
+    if (path.empty() || !fs::exists(on_disk(path), error))
+      fail(ErrorCode::parse,
+           fmt::format("data: {}:{}: \"{}\" is neither a picture nor a header that is known", where, rows[0].line,
+                       printable(fmt::format("{}", fmt::join(rows[0].fields, ",")))),
+           "Name the columns path and label (or file, filename, image; class), or leave the header out");
+  }
   Listing out;
   std::vector<std::string> labels;
   std::set<std::string> names;
@@ -324,7 +343,7 @@ Listing list_csv(const std::string& file, const ListOptions& options) {
       drop(Bucket::failed, "columns", label.empty() ? "the label is empty" : "the path is empty or holds a zero byte");
       continue;
     }
-    Record record{path[0] == '/' ? path : join(folder, path), path, 0, "", "", row.line};
+    Record record{on_disk(path), path, 0, "", "", row.line};
     if (columns.part) {
       record.part = part_of(row.fields[*columns.part]);
       if (record.part.empty()) {
@@ -349,6 +368,7 @@ Listing list_csv(const std::string& file, const ListOptions& options) {
   if (out.records.empty())
     fail(ErrorCode::invalid_argument, fmt::format("data: {} names no usable record: {}", where, out.report.summary()));
   out.classes = options.classes.empty() ? sorted_classes(names) : options.classes;
+  check_class_names(where, out.classes);
   std::unordered_map<std::string, int64_t> index;
   for (size_t i = 0; i < out.classes.size(); ++i) index[out.classes[i]] = int64_t(i);
   for (size_t i = 0; i < labels.size(); ++i) {

@@ -57,6 +57,14 @@ TEST(Folder, WhatIsNoRecordIsCountedWithItsReason) {
   EXPECT_EQ(l.report.count(Bucket::failed), 1);
 }
 
+TEST(Folder, AClassNameIsText) {
+  TempFolder f;
+  for (const char* name : {"a/1.png", "caf\xE9/1.png"}) f.put(name, "");
+  EXPECT_SAYS(list_folder(f.path()), "the class name \"caf\\xe9\" is not UTF-8 text");
+  f.put("l.csv", "a/1.png,fine\na/2.png,\"two\nlines\"\n");
+  EXPECT_SAYS(list_csv(f / "l.csv"), "the class name \"two\\x0alines\"");
+}
+
 TEST(Folder, LinksAreFollowedOnceAndLoopsEnd) {
   TempFolder f;
   f.put("a/sub/1.png", "");
@@ -184,7 +192,9 @@ TEST(Csv, MistakesGetOneClearError) {
   f.put("semicolons.csv", "a.png;x\nb.png;y\n");
   f.put("labels.csv", "a.png,x\nb.png,y\n");
   f.put("quote.csv", "a.png,\"x\n");
+  f.put("header.csv", "picture,kind\na.png,x\nb.png,y\n");
   EXPECT_SAYS(list_csv(f / "none.csv"), "none.csv");
+  EXPECT_SAYS(list_csv(f / "header.csv"), "header.csv:1: \"picture,kind\" is neither a picture nor a header");
   EXPECT_SAYS(list_csv(f / "empty.csv"), "holds no rows");
   EXPECT_SAYS(list_csv(f / "semicolons.csv"), "separated by commas");
   EXPECT_SAYS(list_csv(f / "labels.csv", {.classes = {"x"}}), "labels.csv:2: label \"y\", expected one of: x");
@@ -267,6 +277,12 @@ TEST(DatasetOf, FingerprintNoticesEveryChange) {
   add({r[1], r[0]}, {"x", "y"});
   add({r[0]}, {"x", "y"});
   r[1].label = 0;
+  add(r, {"x", "y"});
+  TempFolder f;
+  f.put("a.png", "12");
+  r[0].path = f / "a.png";
+  add(r, {"x", "y"});
+  f.put("a.png", "123");
   add(r, {"x", "y"});
 }
 

@@ -8,6 +8,12 @@
 namespace cairn {
 
 ValueId Graph::add_value(TensorType type, std::string value_name) {
+  constexpr int64_t kMostElements = int64_t(1) << 40;  // so that products of a few of them do not overflow
+  int64_t count = 1;
+  for (int64_t n : type.shape)
+    if (__builtin_mul_overflow(count, std::max<int64_t>(n, 1), &count) || count > kMostElements)
+      fail(ErrorCode::shape_mismatch, fmt::format("graph: {}{} is larger than any memory", to_string(type),
+                                                  value_name.empty() ? "" : " '" + value_name + "'"));
   values.push_back({type, std::move(value_name)});
   return ValueId(values.size() - 1);
 }

@@ -11,6 +11,7 @@
 
 #include "base/parallel.h"
 #include "base/profile.h"
+#include "core/memory.h"
 #include "core/share.h"
 #include "passes/pipeline.h"
 #include "runtime/control.h"
@@ -57,10 +58,11 @@ class Arena {
     if (bytes == 0) return;
     constexpr size_t kPage = size_t(2) << 20;
     size_ = (bytes + kPage - 1) / kPage * kPage + kPage;
-    mapped_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped_ == MAP_FAILED) {
+    if (bytes <= memory_limit())  // a mapping succeeds beyond that too, and ends the process when it is filled
+      mapped_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!mapped_ || mapped_ == MAP_FAILED) {
       mapped_ = nullptr;
-      fail(ErrorCode::out_of_memory, fmt::format("plan: no memory for an arena of {:.1f} MB", double(bytes) / 1e6),
+      fail(ErrorCode::out_of_memory, fmt::format("plan: no memory for an arena of {:.1f} MB (limit {:.1f} MB)", double(bytes) / 1e6, double(memory_limit()) / 1e6),
            "Take a smaller batch or picture size");
     }
     data_ = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(mapped_) + kPage - 1) / kPage * kPage);

@@ -162,6 +162,23 @@ TEST(Plan, RefusesInputsOfAnotherType) {
   }
 }
 
+TEST(Plan, RefusesWhatNoMemoryHolds) {
+  const auto plan_for = [](int64_t n) {
+    return Plan(trace([](auto& in) { return std::vector{exp(in[0]) + in[0]}; }, {{DType::f32, {n, 3}}}));
+  };
+  for (int64_t n : {int64_t(1) << 62, int64_t(1) << 40}) {
+    EXPECT_THROW(plan_for(n), Error) << n;
+    Graph graph;
+    EXPECT_THROW(graph.add_input({DType::f32, {n, n}}, "x"), Error) << n;
+  }
+  try {
+    const Plan plan = plan_for(int64_t(1) << 38);
+    FAIL() << "planned 6 TB";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::out_of_memory) << e.what();
+  }
+}
+
 TEST(MemoryPlan, NeverOverlapsWhatIsAliveTogether) {
   std::vector<Lifetime> lives;
   uint32_t r = 1;

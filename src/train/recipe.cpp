@@ -69,6 +69,10 @@ const std::string* Recipe::find(std::string_view key) const {
 }
 
 void Recipe::set(std::string_view key, std::string_view value) {
+  if (!is_utf8(key) || !is_utf8(value))
+    fail(ErrorCode::invalid_argument, fmt::format("recipe: {}: \"{}\" is not UTF-8 text",
+                                                  printable(key), printable(value)),
+         "Rename it");
   for (auto& [k, v] : values_) {
     if (k == key) return void(v = value);
     // A key is a value or a group of values, never both.

@@ -92,10 +92,12 @@ void RunDirectory::scalar(std::string_view tag, double v, int64_t step) {
 }
 void RunDirectory::flush() { events_->flush(); }
 
-void RunDirectory::write_data(const std::string& check, const std::string& loading) {
+void RunDirectory::write_data(const std::string& check, const std::string& loading,
+                              const std::string& validation) {
   Json out = Json::object();
   if (!check.empty()) out["check"] = Json::parse(check);
   if (!loading.empty()) out["loading"] = Json::parse(loading);
+  if (!validation.empty()) out["validation"] = Json::parse(validation);
   write_file(file("data.json"), out.dump(2) + "\n");
 }
 

@@ -28,7 +28,7 @@ class RunDirectory {
   void log(const nlohmann::ordered_json& line);  // one with "step" in it
   void scalar(std::string_view tag, double value, int64_t step);
   void flush();
-  void write_data(const std::string& check, const std::string& loading);
+  void write_data(const std::string& check, const std::string& loading, const std::string& validation);
   // metrics.json and plots/training.png; `chosen`: the best epoch was, else it is the last.
   void write_history(const std::vector<EpochResult>& history, int64_t best_epoch, bool chosen,
                      const std::string& validation);

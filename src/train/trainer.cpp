@@ -293,11 +293,17 @@ struct Fit {
         resumed = state.step;
       }
       run->start(recipe, resumed);
-      run->write_data(options.data_report, data.report());
+      write_data();
     }
     const bool whole =
         state.position.batch >= data.batches();  // the end of the epoch is still to come
     data.seek(whole ? data::Position{state.position.epoch + 1, 0} : state.position);
+  }
+
+  // data.json: every record in one counted bucket, of training and of validation.
+  void write_data() {
+    run->write_data(options.data_report, data.report(),
+                    options.validation ? options.validation->report() : std::string());
   }
 
   // --- the loop ---
@@ -467,7 +473,7 @@ struct Fit {
     state.position = {state.position.epoch + 1, 0};
     state.loss_sum = 0, state.records = 0, state.right = 0;
     if (!run) return;
-    run->write_data(options.data_report, data.report());
+    write_data();
     if (best) {
       const AveragesScope averages(trainer.net, &step);
       save_best(run->file("best.safetensors"), trainer.net, e);

@@ -423,6 +423,8 @@ TEST(Recipe, ReadsBackWhatItWrites) {
   EXPECT_THROW(back.text("nothing"), Error);
   EXPECT_THROW(back.integer("model.name"), Error);
   EXPECT_THROW(r.set("model", "x"), Error);
+  for (const char* bad : {"caf\xE9", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82"})
+    EXPECT_THROW(r.set("name", std::string_view(bad)), Error) << "a file that nothing reads";
 }
 
 TEST(Recipe, RefusesWhatIsNone) {

@@ -72,6 +72,23 @@ gone=$(sh -c 'echo $$') && : >"s/.17.$gone.0.tmp" && : >s/.mine.tmp
 same a/best.safetensors s/best.safetensors
 [ ! -e "s/.17.$gone.0.tmp" ] && [ -e s/.mine.tmp ] || die "leftovers"
 
+say "a run goes on with its own recipe and its own pictures"
+expect_code 2 "$cairn" train --resume s --lr 0.1
+grep -q -- "--lr cannot be changed on resume" err.txt || { cat err.txt; die "--lr on resume"; }
+cp -r cells moved
+expect_code 0 "$cairn" train --resume s --data moved
+same a/best.safetensors s/best.safetensors
+cp "$(ls moved/functional/*.png | head -n 1)" "$(ls moved/defective/*.png | head -n 1)"
+expect_code 2 "$cairn" train --resume s --data moved
+grep -q "not those that the run began with" err.txt || { cat err.txt; die "changed pictures"; }
+expect_code 0 "$cairn" train --resume s --data cells
+cp -r s odd
+sed -i 's/channels: 3/channels: 1/' odd/recipe.yaml
+expect_code 2 "$cairn" train --resume odd
+grep -q "model.channels: got 1, but data.transform gives 3" err.txt || { cat err.txt; die "channels"; }
+cp s/recipe.yaml odd && sed -i 's/mode: graph/mode: wobble/' odd/recipe.yaml
+expect_code 2 "$cairn" train --resume odd
+
 say "more epochs on resume"
 "$cairn" train --resume s --epochs 3 >/dev/null 2>err.txt || { cat err.txt; die "three epochs"; }
 grep -q '"epoch": 2' s/metrics.json || grep -q '"epoch":2' s/log.jsonl || die "no third epoch"
@@ -109,6 +126,27 @@ cp "$first" bad/functional/png_named.jpg
 "$cairn" train --data bad --model resnet18 --width 0.125 --imgsz 32 --batch 8 --epochs 1 --out run_bad >/dev/null 2>err.txt || { cat err.txt; die "training on bad pictures"; }
 for name in empty.png cut.png text.jpg; do grep -q "$name" run_bad/data.json || die "$name is not in the report"; done
 
+say "bad pictures that the check was not asked for are counted too, and the split stays that of training"
+"$cairn" train --data bad --model resnet18 --width 0.125 --imgsz 32 --batch 8 --epochs 1 --no-check --out run_raw --json 2>err.txt >trained.json || { cat err.txt; die "--no-check"; }
+grep -q "failed" err.txt || { cat err.txt; die "bad pictures are not told"; }
+for name in empty.png cut.png text.jpg; do grep -q "$name" run_raw/data.json || die "$name is not in the report"; done
+"$cairn" eval --run run_raw --json 2>/dev/null >again.json
+cmp -s trained.json again.json || die "eval measured another part than train"
+
+say "Ctrl-C ends every long command with 130, and leaves nothing half done"
+interrupt() { # COMMAND...: interrupted when it has begun
+  "$@" >out.txt 2>err.txt & pid=$!
+  sleep 0.4
+  status=0; kill -INT "$pid" && wait "$pid" || status=$?
+  [ "$status" = 130 ] || { cat err.txt; die "exit code $status, expected 130: $*"; }
+}
+interrupt "$cairn" data make --count 1000000 --out endless
+[ ! -e endless ] && [ -z "$(ls -A | grep cairn_make)" ] || die "pictures were left behind"
+mkdir -p many/functional many/defective
+for i in $(seq 40); do for c in functional defective; do for f in cells/$c/*.png; do ln -s "$work/$f" "many/$c/$i-${f##*/}"; done; done; done
+interrupt "$cairn" train --data many --model resnet18 --imgsz 224 --out never
+interrupt "$cairn" eval --run a --data many
+
 say "bad input: one clear error, exit code 2"
 expect_code 2 "$cairn" train --data nowhere --out x
 grep -q nowhere err.txt || die "the error does not name the folder"
@@ -131,6 +169,13 @@ for wrong in "--lr nan" "--lr -1" "--split nan" "--ema nan" "--threads -3" "--wo
   ! grep -q checking err.txt || die "$wrong is told only after the pictures were decoded"
   [ ! -e x ] || die "$wrong left a run directory behind"
 done
+expect_code 2 "$cairn" train --data cells --steps 99999999999999999999 --out x
+grep -q "beyond 64 bits" err.txt || { cat err.txt; die "64 bits"; }
+expect_code 2 "$cairn" serve --model c=a/model.onnx --grace -1
+cp a/best.safetensors in.safetensors && cp in.safetensors kept.safetensors
+expect_code 2 "$cairn" debug step --model resnet18 --inputs in.safetensors --out ./in.safetensors
+expect_code 2 "$cairn" run a/model.onnx --inputs in.safetensors --out a/model.onnx
+grep -q "is the file that is read" err.txt && cmp in.safetensors kept.safetensors || { cat err.txt; die "an input written over"; }
 expect_code 2 "$cairn" frobnicate
 expect_code 2 "$cairn" serve --model broken
 

@@ -18,14 +18,22 @@ the more so in ten steps.
 
 The second writes a small case (a narrow ResNet-18, three steps) with PyTorch's f64 results, which frozen_test
 compares with wherever PyTorch is absent.
-Needs torch, torchvision and safetensors in the Python that runs it.
+Uses the Python that runs it when that has torch, torchvision and safetensors, else installs them (6 GB) into a
+throw-away environment in build/release/peers; exits 77 where they cannot be had.
 """
 import argparse
+import importlib.util
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+import environment
+
+PACKAGES = ["torch", "torchvision", "safetensors"]
+if not all(importlib.util.find_spec(name) for name in PACKAGES):
+    environment.enter(pathlib.Path(__file__).parents[2] / "build/release", "torch", PACKAGES)
 
 import safetensors.torch
 import torch
