@@ -2,8 +2,10 @@
 #include "ops/nn/pool.h"
 
 #include <cmath>
+#include <utility>
 
 #include "ops/catalog.h"
+#include "ops/nn/window.h"
 #include "ops/testing.h"
 
 namespace cairn::ops {
@@ -125,6 +127,26 @@ TEST(Pools, OnnxReadsBackWhatItWrites) {
   EXPECT_EQ(max_pool_op.onnx.read(max_pool_op.onnx.write(m, in), in), m);
   const Params a = AvgPoolParams{{3, 2}, {2, 1}, {1, 0}, {0, 1}, true, false};
   EXPECT_EQ(avg_pool_op.onnx.read(avg_pool_op.onnx.write(a, in), in), a);
+}
+
+TEST(MaxPool, NoWindowMayLieInThePaddingAlone) {
+  for (int64_t code = 0; code < 8 * 4 * 3 * 9 * 9 * 4; ++code) {
+    int64_t rest = code;
+    const auto next = [&](int64_t n) { return std::exchange(rest, rest / n) % n; };
+    const WindowAxis w{.length = next(8) + 1, .kernel = next(4) + 1, .stride = next(3) + 1, .before = next(9),
+                       .after = next(9), .dilation = next(4) + 1};
+    if (w.count() < 1) continue;
+    bool all = true;
+    for (int64_t i = 0; i < w.count(); ++i) {
+      bool any = false;
+      for (int64_t tap = 0; tap < w.kernel; ++tap) any = any || w.inside(w.at(i, tap));
+      all = all && any;
+    }
+    ASSERT_EQ(w.all_windows_read(w.count()), all)
+        << w.length << " " << w.kernel << " " << w.stride << " " << w.before << " " << w.after << " " << w.dilation;
+  }
+  const WindowAxis huge{.length = int64_t(1) << 40, .kernel = 3, .stride = 1, .before = 1, .after = 1};
+  EXPECT_TRUE(huge.all_windows_read(huge.count())) << "and at once";
 }
 
 }  // namespace

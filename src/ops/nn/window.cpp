@@ -28,8 +28,11 @@ bool WindowAxis::all_windows_read(int64_t windows) const {
     const int64_t tap = (skipped + dilation - 1) / dilation;
     return tap < kernel && inside(at(window, tap));
   };
-  if (windows < 1 || !reads(windows - 1)) return false;
-  for (int64_t i = 0; i < windows; ++i)
+  if (windows < 1 || !reads(0) || !reads(windows - 1)) return false;
+  // Windows that begin inside read their first tap. Of those in front, all reach the first `dilation` positions
+  // when the first window does.
+  if (length >= dilation) return true;
+  for (int64_t i = 0; i < windows && i * stride < before; ++i)
     if (!reads(i)) return false;
   return true;
 }
