@@ -139,7 +139,7 @@ void add_bench(CLI::App& app) {
   train->add_option("--optimizer", t->optimizer)->capture_default_str();
   train->add_option("--mode", t->mode)->check(CLI::IsMember({"eager", "graph"}))->capture_default_str();
   add_threads(train, t->threads);
-  train->add_flag("--deterministic", t->deterministic);
+  train->add_flag("--deterministic", t->deterministic, "same bits for any number of threads");
   add_maths(train, t->maths);
   train->add_option("--profile", t->profile, "write a Chrome trace of the measured steps, and show the dearest operators");
   train->add_flag("--json", t->json);

@@ -163,7 +163,7 @@ void run(Options o) {
     fail(ErrorCode::invalid_argument,
          fmt::format("train: the pictures in {} are not those that the run began with: other names, labels or sizes",
                      printable(recipe.text("data.path"))),
-         fmt::format("Resume with the data as it was, or begin anew from the weights: --weights {}/last.safetensors",
+         fmt::format("Resume with the data as it was, or begin anew from the weights: --weights {}/best.safetensors",
                      printable(o.out)));
   recipe.set("data.fingerprint", std::string_view(fingerprint));
   const Parts parts = open_parts(d.all, recipe);
