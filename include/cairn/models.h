@@ -18,7 +18,7 @@ struct Options {
   bool draw = true;  // false: leave first values out, for weights that come from a file
 };
 
-// resnet18 resnet34 resnet50 resnet101 resnet152 mobilenet_v2 lenet mlp
+// resnet18 resnet34 resnet50 resnet101 resnet152 mobilenet_v2 yolov5s_body yolov7_body lenet mlp
 CAIRN_API std::vector<std::string> names();
 
 // throws not_found for an unknown name (listing those there are), invalid_argument for options that

@@ -10,6 +10,8 @@ int64_t scaled(double channels, double width);
 
 std::unique_ptr<nn::Module> make_resnet(int depth, const Options& options);
 std::unique_ptr<nn::Module> make_mobilenet_v2(const Options& options);
+std::unique_ptr<nn::Module> make_yolov5s_body(const Options& options);
+std::unique_ptr<nn::Module> make_yolov7_body(const Options& options);
 std::unique_ptr<nn::Module> make_lenet(const Options& options);
 std::unique_ptr<nn::Module> make_mlp(const Options& options);
 

@@ -34,6 +34,16 @@ TEST(Models, HaveAsManyParametersAsTorchvisions) {
     EXPECT_EQ(make(name, {.draw = false})->parameter_count(), count) << name;
 }
 
+// The authors' counts with 80 classes (7,235,389 and 37,620,125), less their detection heads, plus our classifier.
+TEST(Models, BodiesOfYoloHaveAsManyParametersAsTheAuthors) {
+  const int64_t v5 = 7235389 - 255 * (129 + 257 + 513);
+  EXPECT_EQ(make("yolov5s_body", {.draw = false})->parameter_count(), v5 + 1000 * (128 + 256 + 512 + 1));
+  const int64_t v7 = 37620125 - 255 * (257 + 513 + 1025);
+  EXPECT_EQ(make("yolov7_body", {.draw = false})->parameter_count(), v7 + 1000 * (256 + 512 + 1024 + 1));
+  EXPECT_EQ(make("yolov5s_body", {.draw = false})->child("model.2.m.0.cv2").variables()[0].name(), "model.2.m.0.cv2.conv.weight");
+  EXPECT_THROW((*make("yolov5s_body", {.classes = 2, .width = 0.125}))(Tensor::ones({1, 3, 40, 40})), Error);
+}
+
 TEST(Models, GiveOneOutputAClassWhateverTheWidth) {
   for (const std::string& name : names()) {
     const auto net = make(name, {.classes = 3, .in_channels = 1, .width = 0.125, .input_size = 32});

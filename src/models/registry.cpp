@@ -23,6 +23,7 @@ constexpr Entry kEntries[] = {
     {"resnet18", "fc", resnet<18>},   {"resnet34", "fc", resnet<34>},
     {"resnet50", "fc", resnet<50>},   {"resnet101", "fc", resnet<101>},
     {"resnet152", "fc", resnet<152>}, {"mobilenet_v2", "classifier", make_mobilenet_v2},
+    {"yolov5s_body", "fc", make_yolov5s_body}, {"yolov7_body", "fc", make_yolov7_body},
     {"lenet", "fc3", make_lenet},     {"mlp", "fc3", make_mlp},
 };
 
