@@ -39,6 +39,9 @@ import safetensors.torch
 import torch
 import torchvision
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench"))
+import models
+
 
 def narrow_resnet18(classes):
     model = torchvision.models.resnet18(num_classes=classes)
@@ -54,7 +57,7 @@ def narrow_resnet18(classes):
 def make(name, classes=10):
     if name == "narrow":
         return narrow_resnet18(classes)
-    return getattr(torchvision.models, name)(num_classes=classes, **({"dropout": 0.0} if "mobilenet" in name else {}))
+    return models.make(name, classes)
 
 
 def torch_steps(name, state, x, y, dtype, steps, lr=0.01, classes=10):
