@@ -106,7 +106,7 @@ struct Trainer::Impl {
     const EagerScope eager(compile);
     Evaluation out;
     double sum = 0;
-    int64_t classes = 0;
+    int64_t classes = 0, right = 0;
     const auto start = Clock::now();
     data->seek({});
     while (auto batch = data->next()) {
@@ -119,6 +119,7 @@ struct Trainer::Impl {
       out.count += n;
       if (loss.classifies) {
         classes = result[1].shape().back();
+        right += count_right(result[1], batch->y);
         for (double label : batch->y.to_doubles()) out.labels.push_back(int64_t(label));
         for (double score : result[1].to_doubles()) out.scores.push_back(float(score));
       }
@@ -129,6 +130,7 @@ struct Trainer::Impl {
                 .batch = batch->index + 1,
                 .batches = data->batches(),
                 .loss = sum / double(out.count),
+                .accuracy = loss.classifies ? double(right) / double(out.count) : -1,
                 .pictures_per_second = double(out.count) / seconds_since(start)});
     }
     if (out.count == 0)
