@@ -8,10 +8,11 @@ what NCHW and channels_last give, since the order of sums alone moves plain rand
 the more so in ten steps.
 
 - f64: logits and gradients within 1e-9; losses and parameters after all steps within 1e-9 too, or 10 x PyTorch's own
-  f64 difference where ten steps at this rate are chaotic (1e-3 for ResNet-50: its loss falls to 1e-6 and rises again).
+  f64 difference where ten steps are chaotic (at a rate of 0.01 they are: ResNet-50's loss falls to 1e-6 and rises again).
 - f32: whether a rounding moves an activation across a kink, after which gradients are 1e-2 off, is chance, in PyTorch
-  as here. So the best seed's gradient error over all parameters together must be at most max(1e-4, 3 x PyTorch's own
-  best; 1e-3 with --maths fast), the worst seed's at most 3 x PyTorch's own worst, no single parameter beyond 10 x that, and so for the losses.
+  as here. PyTorch's own error is therefore drawn several times: both memory formats, with weights and picture as they are and
+  with their last bit at random. Our gradient error over all parameters together must be at most max(1e-4, 3 x PyTorch's
+  worst; 1e-3 with --maths fast), no single parameter beyond 10 x that, and so for the losses. Medians are shown too.
 
     torch_parity.py [--cairn build/release/cli/cairn] [--models resnet18,resnet50,mobilenet_v2] [--steps 10]
     torch_parity.py --freeze tests/peers/frozen.safetensors
@@ -25,6 +26,7 @@ import argparse
 import importlib.util
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -137,7 +139,9 @@ def main():
     parser.add_argument("--models", default="resnet18,resnet50,mobilenet_v2")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--draws", type=int, default=4)
+    parser.add_argument("--dtypes", default="f64,f32")
+    parser.add_argument("--lr", type=float, default=0.001)
     parser.add_argument("--maths", default="fast", choices=("fast", "exact"))
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--batch", type=int, default=2)
@@ -147,23 +151,26 @@ def main():
     failed = 0
     kinds = ("logits", "grad", "worst", "loss", "param")
     largest = lambda *runs: {k: max(r[k] for r in runs) for k in kinds}
-    smallest = lambda *runs: {k: min(r[k] for r in runs) for k in kinds}
+    middle = lambda runs: statistics.median(r["grad"] for r in runs)
     for name in args.models.split(","):
         own, got = {"f32": [], "f64": []}, {}
         for seed in range(args.seeds):
             torch.manual_seed(seed)
             state = {k: v.clone() for k, v in make(name).state_dict().items()}
             x, y = torch.randn(args.batch, 3, args.size, args.size), torch.randint(0, 10, (args.batch,))
-            run = lambda dtype, form: torch_steps(name, state, x.to(memory_format=form), y, dtype, args.steps, args.lr)
+            run = lambda dtype, form, s=state, p=x: torch_steps(name, s, p.to(memory_format=form), y, dtype, args.steps, args.lr)
             truth = run(torch.float64, torch.contiguous_format)
             own["f64"].append(errors(run(torch.float64, torch.channels_last), truth))
-            own["f32"].append(largest(*(errors(run(torch.float32, form), truth)
-                                        for form in (torch.contiguous_format, torch.channels_last))))
+            for draw in range(args.draws):
+                bit = lambda t: t * (1 + (torch.rand_like(t) - 0.5) * 2**-23) if draw and t.is_floating_point() else t
+                drawn = {k: bit(v) for k, v in state.items()}, bit(x)
+                own["f32"] += [errors(run(torch.float32, form, *drawn), truth)
+                               for form in (torch.contiguous_format, torch.channels_last)]
             with tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary)
                 safetensors.torch.save_file(state, folder / "w.safetensors")
                 safetensors.torch.save_file({"x": x, "y": y}, folder / "b.safetensors")
-                for dtype in ("f64", "f32"):
+                for dtype in args.dtypes.split(","):
                     for mode in ("eager", "graph"):
                         got.setdefault((dtype, mode), []).append(errors(cairn_steps(
                             args.cairn, name, folder / "w.safetensors", folder / "b.safetensors", mode, dtype, args.steps,
@@ -175,15 +182,13 @@ def main():
                         and all(e[k] <= max(1e-9, 10 * o[k]) for k in ("loss", "param")))
             else:
                 e, o = largest(*runs), largest(*own[dtype])
-                best, own_best = smallest(*runs), smallest(*own[dtype])
                 least = 1e-4 if args.maths == "exact" else 1e-3
                 bound = max(least, 3 * o["grad"])
-                good = (e["grad"] <= bound and e["worst"] <= 10 * bound and e["loss"] <= max(least, 3 * o["loss"])
-                        and best["grad"] <= max(least, 3 * own_best["grad"]))
+                good = (e["grad"] <= bound and e["worst"] <= 10 * bound and e["loss"] <= max(least, 3 * o["loss"]))
             failed += not good
             print(f"{'ok  ' if good else 'FAIL'} {name} {dtype} {mode:5}  "
                   + "  ".join(f"{k} {e[k]:.1e} (torch {o[k]:.1e})" for k in kinds)
-                  + (f"  best grad {best['grad']:.1e} ({own_best['grad']:.1e})" if dtype == "f32" else ""), flush=True)
+                  + f"  median grad {middle(runs):.1e} ({middle(own[dtype]):.1e})", flush=True)
     print(json.dumps({"failed": failed}))
     return 1 if failed else 0
 
