@@ -242,7 +242,8 @@ TEST(SplitOf, PartsAreDisjointAndComplete) {
 TEST(SplitOf, DependsOnTheSeedAndNotOnTheOrder) {
   const auto train = [](const Dataset& d, uint64_t seed) {
     std::set<std::string> out;
-    for (const Record& r : d.split({.seed = seed}).train.records()) out.insert(r.key);
+    const Dataset part = d.split({.seed = seed}).train;
+    for (const Record& r : part.records()) out.insert(r.key);
     return out;
   };
   EXPECT_EQ(train(cells(200), 1), train(cells(200), 1));

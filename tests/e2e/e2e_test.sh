@@ -136,7 +136,8 @@ cmp -s trained.json again.json || die "eval measured another part than train"
 say "Ctrl-C ends every long command with 130, and leaves nothing half done"
 interrupt() { # COMMAND...: interrupted when it has begun
   "$@" >out.txt 2>err.txt & pid=$!
-  sleep 0.2
+  while kill -0 "$pid" && ! grep -q '^SigCgt:.*[2367abef]$' "/proc/$pid/status"; do sleep 0.02; done  # it listens
+  sleep 0.1
   status=0; kill -INT "$pid" && wait "$pid" || status=$?
   [ "$status" = 130 ] || { cat err.txt; die "exit code $status, expected 130: $*"; }
 }
