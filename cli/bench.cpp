@@ -77,7 +77,8 @@ void train_steps(const Train& o) {
     if (!o.json) std::cerr << fmt::format("\rstep {} of {}", k, o.steps) << std::flush;
   }
   if (!o.json) std::cerr << "\n";
-  if (seconds.empty()) return set_exit_code(130);
+  if (interrupted()) set_exit_code(130);
+  if (seconds.empty()) return;
   if (profile) {
     write_file(o.profile, profile->chrome_trace());
     std::cerr << profile->table();
@@ -116,7 +117,8 @@ void infer(const Infer& o) {
     plan.run(in);
     (k == 0 ? first : seconds.emplace_back()) = seconds_since(begin);
   }
-  if (seconds.empty()) return set_exit_code(130);
+  if (interrupted()) set_exit_code(130);
+  if (seconds.empty()) return;
   const auto times = summary(seconds);
   report({{"model", o.input}, {"batch", o.graph.batch}, {"threads", threads}, {"compile_s", compile}, {"first_run_s", first},
           {"run_s", times}, {"images_per_s", double(o.graph.batch) / times["min"].get<double>()},

@@ -73,13 +73,14 @@ std::vector<Line> examine() {
   struct Known {
     const char *name, *meaning, *advice;
   };
-  static constexpr Known kVariables[] = {
+  const Known kVariables[] = {
       {"CAIRN_ISA", "limits the vector instructions: sse4, avx2, avx512", ""},
       {"CAIRN_WINOGRAD_AVX512", "1 takes Winograd's convolution on AVX-512 too, where it is untested", ""},
       {"CAIRN_LOG", "what is logged: debug, info, warning", ""},
       {"OMP_NUM_THREADS", "compute threads", ""},
       {"OMP_PROC_BIND", "binds threads to cores", ""},
-      {"OMP_WAIT_POLICY", "spinning or sleeping between parallel regions", "passive adds microseconds to every operator: unset it"},
+      {"OMP_WAIT_POLICY", "spinning or sleeping between parallel regions",
+       load > 0.5 * usable ? "" : "passive adds microseconds to every operator: unset it where nothing else runs"},
       {"ONEDNN_VERBOSE", "oneDNN reports every primitive", "slows everything down: unset it when measuring"},
       {"DNNL_VERBOSE", "the same, by its old name", "slows everything down: unset it when measuring"},
       {"LD_PRELOAD", "other libraries come first", ""},

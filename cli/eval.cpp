@@ -5,6 +5,7 @@
 
 #include <iostream>
 
+#include "base/file.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 
@@ -22,12 +23,10 @@ struct Options {
 // The pictures asked for: of the run's own data those that training never saw, of other data all.
 data::Dataset select(const Options& o, const train::Recipe& r) {
   const std::string path = o.data.empty() ? r.text("data.path") : o.data;
+  const bool own = std::filesystem::weakly_canonical(path) == std::filesystem::weakly_canonical(r.text("data.path"));
   data::Dataset all = data::open(path, {.classes = r.list("data.classes")});
   std::string part = o.part;
-  if (part == "auto") {
-    const bool own = std::filesystem::weakly_canonical(path) == std::filesystem::weakly_canonical(r.text("data.path"));
-    part = own || !all.parts().empty() ? "test" : "all";
-  }
+  if (part == "auto") part = own || !all.parts().empty() ? "test" : "all";
   if (part == "all") return all;
   // Unless training left the check out, the split was made over the usable pictures alone.
   if (all.parts().empty() && !r.flag("data.unchecked")) {
@@ -35,6 +34,9 @@ data::Dataset select(const Options& o, const train::Recipe& r) {
     if (checked.report.count(data::Bucket::failed) > 0) std::cerr << checked.report.summary() << "\n";
     all = std::move(checked.usable);
   }
+  if (own && r.text("data.fingerprint") != fingerprint(all))
+    std::cerr << "note: the pictures are not those that the run was trained with (other names, labels or sizes): some of the part may "
+                 "have been trained on\n";
   const Parts parts = open_parts(all, r);
   if (part == "val" && parts.val.size() == 0)
     fail(ErrorCode::not_found, "eval: the run has no part val", "Train with --val 0.1, or take --part test");
@@ -45,6 +47,9 @@ void run(const Options& o) {
   apply_threads(o.threads);
   const train::RunFiles files = train::open_run(o.run);
   const auto net = load_run(files);
+  if (files.weights.filename() != "best.safetensors")
+    std::cerr << fmt::format("note: no epoch of this run has ended; these are the weights of {}\n", printable(files.weights));
+  if (!o.out.empty()) std::filesystem::create_directories(o.out);  // what cannot be made shows now
   const data::Dataset set = select(o, files.recipe);
   const data::Transform transform = data::Transform(files.recipe.text("data.transform")).eval();
   data::Loader loader = set.map(transform).batch(o.batch, {.workers = o.workers});
@@ -52,10 +57,7 @@ void run(const Options& o) {
   ProgressBar bar;
   const auto result = trainer.evaluate(loader, [&](const train::Progress& p) { bar(p), stop_if_interrupted(); });
   if (const auto report = loader.report(); report.found() > 0) std::cerr << report.summary() << "\n";
-  if (!o.out.empty()) {
-    std::filesystem::create_directories(o.out);
-    result.write_plots(o.out);
-  }
+  if (!o.out.empty()) result.write_plots(o.out);
   if (o.json) std::cout << result.json() << "\n";
   else std::cout << result.table();
   if (o.min_accuracy >= 0 && result.accuracy < o.min_accuracy) {

@@ -2,6 +2,7 @@
 // The `cairn` command. Results go to standard output, all else to standard error. Exit codes: 0 done, 1 an
 // assertion of the user failed, 2 the user's input is wrong, 3 our own fault, 130 interrupted.
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -91,7 +92,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     // What could not be written is told, unless the reader has had enough (`| head`).
     errno = 0;
-    if (!std::cout.flush() && errno != EPIPE)
+    pollfd reader{STDOUT_FILENO, 0, 0};
+    if (!std::cout.flush() && !(::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR)))
       fail(ErrorCode::io, fmt::format("cannot write to standard output: {}", std::strerror(errno)));
     return cli::code;
   } catch (const CLI::ParseError& e) {

@@ -79,7 +79,7 @@ void print(const std::vector<Answer>& answers, const std::vector<std::string>& l
     std::ranges::stable_sort(order, [&](size_t x, size_t y) { return a.scores[x] > a.scores[y]; });
     order.resize(std::min(order.size(), size_t(o.top)));
     if (o.json) {
-      nlohmann::ordered_json line{{"file", printable(a.file)}};
+      nlohmann::ordered_json line{{"file", a.file.string()}};
       if (a.scores.empty()) {
         line["error"] = a.error;
       } else {

@@ -35,6 +35,8 @@ std::unique_ptr<nn::Module> load_run(const train::RunFiles& run) {
   return net;
 }
 
+std::string fingerprint(const data::Dataset& usable) { return fmt::format("{:016x}", usable.fingerprint()); }
+
 Parts open_parts(const data::Dataset& all, const train::Recipe& r) {
   const auto seed = uint64_t(r.integer("data.split_seed"));
   const double val = r.has("data.val") ? r.number("data.val") : 0;

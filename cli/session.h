@@ -26,6 +26,8 @@ std::unique_ptr<nn::Module> load_run(const train::RunFiles& run);
 struct Parts {
   data::Dataset train, val, test;
 };
+// "data.fingerprint" of usable pictures: what a resumed run, and an evaluation on the run's own data, must find again.
+std::string fingerprint(const data::Dataset& usable);
 Parts open_parts(const data::Dataset& all, const train::Recipe& recipe);
 
 // "checking pictures: 120 of 2624" on one line of a terminal; elsewhere nothing. Called from any thread;

@@ -112,7 +112,11 @@ train::Recipe resumed_recipe(Options& o) {
   o.optimizer = r.text("train.optimizer");
   o.schedule = r.text("train.schedule");
   o.loss_scale = r.text("train.loss_scale");
-  if (!o.epochs_given) o.epochs = r.integer("train.epochs");
+  const int64_t before = r.integer("train.epochs");
+  if (!o.epochs_given) o.epochs = before;
+  if (o.epochs < before)
+    fail(ErrorCode::invalid_argument, fmt::format("train: --epochs {} on resume, expected {} or more, as the run has", o.epochs, before),
+         "--steps stops earlier");
   o.batch = r.integer("train.batch");
   o.accumulate = r.integer("train.accumulate");
   o.ema = r.number("train.ema");
@@ -158,14 +162,15 @@ void run(Options o) {
 
   if (!o.no_check) check_data(d, recipe.text("data.path"), o.fail_on_bad);
   if (!resume && o.color == "auto" && d.grey) describe_model(recipe, o, d.all, "grey");
-  const std::string fingerprint = fmt::format("{:016x}", d.all.fingerprint());
-  if (resume && recipe.text("data.fingerprint") != fingerprint)
+  if (o.no_check && o.color == "auto" && !resume && o.transform.empty())
+    std::cerr << "note: read as rgb, since --no-check does not look for colour; --color grey halves the first layer's work\n";
+  if (resume && recipe.text("data.fingerprint") != fingerprint(d.all))
     fail(ErrorCode::invalid_argument,
          fmt::format("train: the pictures in {} are not those that the run began with: other names, labels or sizes",
                      printable(recipe.text("data.path"))),
          fmt::format("Resume with the data as it was, or begin anew from the weights: --weights {}/best.safetensors",
                      printable(o.out)));
-  recipe.set("data.fingerprint", std::string_view(fingerprint));
+  recipe.set("data.fingerprint", std::string_view(fingerprint(d.all)));
   const Parts parts = open_parts(d.all, recipe);
   std::cerr << fmt::format("{} pictures to train on, {}{} to test on, {} classes\n", parts.train.size(),
                            parts.val.size() > 0 ? fmt::format("{} to choose the best epoch by, ", parts.val.size()) : "",

@@ -372,7 +372,7 @@ struct Fit {
         "cause";
     if (!weights_are_finite()) {
       hint +=
-          ". The gradient of an earlier step has spoilt the weights: find_nonfinite shows where";
+          ". The gradient of an earlier step has spoilt the weights: --find-nonfinite (find_nonfinite) shows where";
       if (run && run->has_checkpoint()) hint += "; the last checkpoint is from before that";
     } else if (run) {
       save();
@@ -501,7 +501,7 @@ struct Fit {
       fail(ErrorCode::invalid_argument,
            fmt::format("train: weights are not finite after step {}", state.step),
            "A gradient overflowed: lower the learning rate, warm up or clip gradients; "
-           "find_nonfinite shows where");
+           "--find-nonfinite (find_nonfinite) shows where");
     state.counters = step.counters();
     save_checkpoint(run->file("last.safetensors"), trainer.net, step, state, recipe);
     saved = Clock::now();
