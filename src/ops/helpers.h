@@ -5,7 +5,15 @@
 #include <cairn/ops.h>
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace cairn::ops {
+
+inline constexpr double kTranscendental = 10;  // flops that we count for exp, log, sin …
+// 1 / (1 + e^−x), without overflow.
+inline double logistic(double x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
 
 // Fails unless all given types have one dtype. `names`: what the inputs are called.
 void check_same_dtype(Types in, std::initializer_list<const char*> names = {});

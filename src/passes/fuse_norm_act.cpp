@@ -25,8 +25,40 @@ PassReport fuse_norm_act(Graph& graph) {
   const auto maker = [&](ValueId v) { return made[size_t(v)] < 0 ? nullptr : &graph.nodes[size_t(made[size_t(v)])]; };
   const auto single = [&](ValueId v) { return used[size_t(v)].size() == 1 && results[size_t(v)] == 0; };
 
+  // The slopes of a silu over a norm, for which the norm's result is made again.
+  const auto slopes = [&](const Node& norm, const Node& silu) {
+    std::vector<Node*> out;
+    for (int user : used[size_t(norm.outputs[0])]) {
+      Node& slope = graph.nodes[size_t(user)];
+      if (&slope == &silu) continue;
+      if (slope.op != &ops::silu_grad_op || slope.inputs[1] != norm.outputs[0] || !single(slope.outputs[0])) return std::optional<std::vector<Node*>>();
+      Node& grad = graph.nodes[size_t(used[size_t(slope.outputs[0])][0])];
+      if (grad.op != &ops::batch_norm_grad_op || grad.inputs[0] != slope.outputs[0] || grad.inputs[1] != norm.inputs[0]) return std::optional<std::vector<Node*>>();
+      out.push_back(&slope);
+    }
+    return results[size_t(norm.outputs[0])] == 0 ? std::optional(out) : std::nullopt;
+  };
+
   for (Node& node : graph.nodes) {
-    if (node.op == &ops::relu_op) {
+    if (node.op == &ops::silu_op) {
+      Node* norm = maker(node.inputs[0]);
+      if (!norm || norm->op != &ops::batch_norm_train_op || node.inputs[0] != norm->outputs[0]) continue;
+      const auto gradients = slopes(*norm, node);
+      if (!gradients) continue;
+      const ops::NormActParams params{epsilon_of(*norm), "silu", false};
+      for (Node* slope : *gradients) {
+        Node& grad = graph.nodes[size_t(used[size_t(slope->outputs[0])][0])];
+        const ValueId x = grad.inputs[1];
+        grad.inputs = {slope->inputs[0], x, x, grad.inputs[2], grad.inputs[3], grad.inputs[4], norm->inputs[2]};
+        grad.op = &ops::batch_norm_act_grad_op;
+        grad.params = params;
+        slope->op = nullptr;
+      }
+      node = Node{&ops::batch_norm_act_train_op, params, norm->inputs,
+                  {node.outputs[0], norm->outputs[1], norm->outputs[2]}, norm->site, norm->path};
+      norm->op = nullptr;
+      ++report.changes;
+    } else if (node.op == &ops::relu_op) {
       // y = relu(norm) or relu(norm + residual). The joined call stands where the relu stood, since the
       // residual may be made between the norm and the relu.
       ValueId x = node.inputs[0], residual = -1;

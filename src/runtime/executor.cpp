@@ -220,7 +220,10 @@ bool Plan::Impl::lower_view(const Node& node) {
 }
 
 void Plan::Impl::lower_node(const Node& node) {
-  if (lower_view(node)) return;
+  // Renaming the elements of a blocked value would cost a reorder first; a kernel may do better.
+  const auto blocked = [&](ValueId v) { return !copies_[size_t(v)].empty() && !copies_[size_t(v)][0].layout.is_dense(); };
+  const bool view_last = !node.inputs.empty() && blocked(node.inputs[0]);
+  if (!view_last && lower_view(node)) return;
   const TypeList in = graph_.types(node.inputs), out = graph_.types(node.outputs);
   std::vector<std::optional<Layout>> layouts;
   for (ValueId v : node.inputs) {
@@ -239,6 +242,7 @@ void Plan::Impl::lower_node(const Node& node) {
   Step step;
   KernelChoice choice = is_control(*node.op) ? KernelChoice{&reference_kernel, std::get<KernelOffer>(reference_kernel.offer(request))}
                                              : choose_kernel(cpu_backend(), request, &step.refusals);
+  if (view_last && choice.offer.in[0].is_dense() && lower_view(node)) return;
   step.name = fmt::format("{} {}", node.op->name, choice.kernel->name);
   step.path = node.path;
   step.site = node.site;

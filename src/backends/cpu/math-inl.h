@@ -53,6 +53,18 @@ HWY_INLINE V SigmoidF32(D d, V x) {
 }
 
 template <class D, class V>
+HWY_INLINE V SiluF32(D d, V x) {
+  return hn::Mul(x, SigmoidF32(d, x));
+}
+
+// dy σ(x) (1 + x (1 − σ(x)))
+template <class D, class V>
+HWY_INLINE V SiluGradF32(D d, V dy, V x) {
+  const V one = hn::Set(d, 1.0f), s = SigmoidF32(d, x);
+  return hn::Mul(dy, hn::Mul(s, hn::Add(one, hn::Mul(x, hn::Sub(one, s)))));
+}
+
+template <class D, class V>
 HWY_INLINE V SoftplusF32(D d, V x) {
   const V tail = hn::Log1p(d, ExpF32(d, hn::Neg(hn::Abs(x))));
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Add(hn::Max(x, hn::Zero(d)), tail));

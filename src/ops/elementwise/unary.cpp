@@ -12,12 +12,8 @@ namespace ops {
 namespace {
 
 using U = Unary<NoParams>;
-constexpr double kTranscendental = 10;  // flops that we count for exp, log, sin …
 
 int64_t wrapping_neg(int64_t x) { return int64_t(-uint64_t(x)); }
-double logistic(double x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
-}
 // Φ, the distribution function of the standard normal.
 Tensor normal_cdf(const Tensor& x) { return 0.5 * (1 + erf(x * std::numbers::sqrt2 / 2)); }
 
@@ -206,20 +202,6 @@ extern const OpDef gelu_op = unary(U{
     .decompose = [](auto&, auto& x) { return x * normal_cdf(x); },
 });
 
-extern const OpDef silu_op = unary(U{
-    .name = "silu",
-    .real = [](auto&, double x) { return x * logistic(x); },
-    .saves = {input(0)},
-    .gradient =
-        [](auto&, auto& dy, auto& x) {
-          const Tensor s = sigmoid(x);
-          return dy * (s * (1 + x * (1 - s)));
-        },
-    .flops = kTranscendental + 1,
-    .onnx = no_onnx("written as x · Sigmoid(x)"),
-    .decompose = [](auto&, auto& x) { return x * sigmoid(x); },
-});
-
 extern const OpDef hardsigmoid_op = unary(U{
     .name = "hardsigmoid",
     .real = [](auto&, double x) { return x <= -3  ? 0
@@ -283,7 +265,6 @@ CAIRN_UNARY(round)
 CAIRN_UNARY(sigmoid)
 CAIRN_UNARY(softplus)
 CAIRN_UNARY(gelu)
-CAIRN_UNARY(silu)
 CAIRN_UNARY(hardsigmoid)
 CAIRN_UNARY(hardswish)
 #undef CAIRN_UNARY

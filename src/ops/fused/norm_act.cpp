@@ -14,8 +14,9 @@ namespace {
 constexpr const char* kMadeByCompiler = "made by the compiler after differentiation";
 
 void check_params(const NormActParams& p) {
-  if (p.activation != "none" && p.activation != "relu")
-    wrong_param("activation", p.activation, "none or relu");
+  if (p.activation != "none" && p.activation != "relu" && p.activation != "silu")
+    wrong_param("activation", p.activation, "none, relu or silu");
+  if (p.activation == "silu" && p.residual) wrong_param("residual", "true", "false with silu");
 }
 // x with channels on axis 1, and the inputs from `first` on that hold one number a channel.
 void check_channels(const TensorType& x, Types in, size_t first,
@@ -64,6 +65,7 @@ void train_reference(const NormActParams& p, RefIn in, RefOut out) {
     for (size_t k = at; k < at + n; ++k) {
       y[k] = (x[k] - mean[c]) * scale + beta[c] + (p.residual ? in[3].f[k] : 0.0);
       if (p.activation == "relu" && y[k] < 0) y[k] = 0;
+      if (p.activation == "silu") y[k] *= logistic(y[k]);
     }
   });
 }
@@ -72,19 +74,23 @@ void grad_reference(const NormActParams& p, RefIn in, RefOut out) {
   const auto &y = in[1].f, &x = in[2].f, &gamma = in[3].f, &mean = in[4].f, &variance = in[5].f;
   auto &dx = out[0].f, &dgamma = out[1].f, &dbeta = out[2].f;
   const double m = rows(in[2].shape());
-  const auto dy = [&](size_t k) {
+  const auto dy = [&](size_t k, size_t c) {
+    if (p.activation == "silu") {
+      const double z = (x[k] - mean[c]) * gamma[c] / std::sqrt(variance[c] + p.epsilon) + in[6].f[c], s = logistic(z);
+      return in[0].f[k] * s * (1 + z * (1 - s));
+    }
     return p.activation == "relu" && !(y[k] > 0) ? 0.0 : in[0].f[k];
   };
   for_each_stretch(in[2].shape(), [&](size_t c, size_t at, size_t n) {
     const double rstd = 1 / std::sqrt(variance[c] + p.epsilon);
     for (size_t k = at; k < at + n; ++k)
-      dbeta[c] += dy(k), dgamma[c] += dy(k) * (x[k] - mean[c]) * rstd;
+      dbeta[c] += dy(k, c), dgamma[c] += dy(k, c) * (x[k] - mean[c]) * rstd;
   });
   for_each_stretch(in[2].shape(), [&](size_t c, size_t at, size_t n) {
     const double rstd = 1 / std::sqrt(variance[c] + p.epsilon);
     for (size_t k = at; k < at + n; ++k) {
-      dx[k] = gamma[c] * rstd * (dy(k) - dbeta[c] / m - (x[k] - mean[c]) * rstd * dgamma[c] / m);
-      if (p.residual) out[3].f[k] = dy(k);
+      dx[k] = gamma[c] * rstd * (dy(k, c) - dbeta[c] / m - (x[k] - mean[c]) * rstd * dgamma[c] / m);
+      if (p.residual) out[3].f[k] = dy(k, c);
     }
   });
 }
@@ -126,6 +132,7 @@ extern const OpDef batch_norm_act_train_op = define(OpSpec<NormActParams>{
             {{f32({2, 4, 3, 3}), f32({4}), f32({4}), f32({2, 4, 3, 3})},
              {.activation = "relu", .residual = true}},
             {{f32({6, 5}), f32({5}), f32({5}), f32({6, 5})}, {.residual = true}},
+            {{f32({2, 3, 4, 5}), f32({3}), f32({3})}, {.activation = "silu"}},
         },
 });
 
@@ -136,7 +143,8 @@ extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
                {"x", any_float},
                {"gamma", any_float},
                {"mean", any_float},
-               {"variance", any_float}},
+               {"variance", any_float},
+               {.name = "beta", .dtypes = any_float, .optional = true}},
     .outputs = {{"dx"}, {"dgamma"}, {"dbeta"}, {.name = "dresidual", .optional = true}},
     .infer =
         [](auto& p, Types in) {
@@ -144,6 +152,9 @@ extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
           check_like("dy", in[0], in[2]);
           check_like("y", in[1], in[2]);
           check_channels(in[2], in, 3, {"gamma", "mean", "variance"});
+          if ((p.activation == "silu") != (in.size() == 7))
+            fail(ErrorCode::invalid_argument, "input beta: expected when, and only when, activation is silu");
+          if (in.size() == 7) check_channels(in[2], in, 6, {"beta"});
           TypeList out{in[2], in[3], in[3]};
           if (p.residual) out.push_back(in[2]);
           return out;
@@ -151,8 +162,8 @@ extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
     .factors =
         [](auto& p, Types in) {
           const std::string x = picture_factors(in[2].shape);
-          return x + ", " + x + ", " + x + ", b, b, b -> " + x + ", b, b" +
-                 (p.residual ? ", " + x : "");
+          return x + ", " + x + ", " + x + ", b, b, b" + (in.size() == 7 ? ", b" : "") + " -> " + x +
+                 ", b, b" + (p.residual ? ", " + x : "");
         },
     .reference = grad_reference,
     .saves = none("no gradient"),
@@ -171,6 +182,9 @@ extern const OpDef batch_norm_act_grad_op = define(OpSpec<NormActParams>{
             {{f32({2, 4, 3, 3}), f32({2, 4, 3, 3}), f32({2, 4, 3, 3}), f32({4}), f32({4}),
               f32({4}, 0.2, 2)},
              {.activation = "relu", .residual = true}},
+            {{f32({2, 3, 4, 5}), f32({2, 3, 4, 5}), f32({2, 3, 4, 5}), f32({3}), f32({3}),
+              f32({3}, 0.2, 2), f32({3})},
+             {.activation = "silu"}},
         },
 });
 

@@ -172,6 +172,7 @@ extern const OpDef resize2d_grad_op = define(OpSpec<ResizeParams>{
     .fusion = opaque("adds positions that overlap"),
     .onnx = no_onnx("only training needs it"),
     .samples = {{{f32({2, 3, 8, 10})}, {.size = {4, 5}}},
+                {{f32({1, 2, 6, 8})}, {.size = {3, 4}, .mode = "nearest"}},
                 {{f32({1, 2, 3, 9})}, {.size = {7, 5}}},
                 {{f32({1, 2, 3, 9})}, {.size = {7, 5}, .mode = "nearest"}},
                 {{f32({0, 2, 3, 3})}, {.size = {2, 2}}}},

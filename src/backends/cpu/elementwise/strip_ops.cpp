@@ -151,6 +151,7 @@ CAIRN_BINARY(MulOp, hn::Mul(x, y))
 CAIRN_BINARY(DivOp, hn::Div(x, y))
 CAIRN_BINARY(MaximumOp, hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Gt(x, y)), x, y))
 CAIRN_BINARY(MinimumOp, hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Lt(x, y)), x, y))
+CAIRN_BINARY(SiluGradOp, SiluGradF32(d, x, y))
 CAIRN_BINARY(ReluGradOp, hn::IfThenElseZero(hn::Gt(y, hn::Zero(d)), x))
 CAIRN_TERNARY(MulAddOp, hn::Add(hn::Mul(x, y), z))  // not hn::MulAdd, which may round once
 CAIRN_TERNARY(MulSubOp, hn::Sub(hn::Mul(x, y), z))
@@ -194,7 +195,7 @@ CAIRN_UNARY(ErfOp, ErfF32(d, x))
 CAIRN_UNARY(SigmoidOp, SigmoidF32(d, x))
 CAIRN_UNARY(SoftplusOp, SoftplusF32(d, x))
 CAIRN_UNARY(GeluOp, hn::Mul(x, NormalCdfF32(d, x)))
-CAIRN_UNARY(SiluOp, hn::Mul(x, SigmoidF32(d, x)))
+CAIRN_UNARY(SiluOp, SiluF32(d, x))
 CAIRN_UNARY(EluOp,
             hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x,
                            hn::Mul(hn::Set(d, p),
@@ -368,6 +369,11 @@ StripCode Float(StripOp op, int scalars) {
       return PickBinary<T, MinimumOp>(scalars);
     case StripOp::relu_grad:
       return PickBinary<T, ReluGradOp>(scalars);
+    case StripOp::silu_grad:
+      if constexpr (single)
+        return PickBinary<T, SiluGradOp>(scalars);
+      else
+        return nullptr;
     case StripOp::neg:
       return &Unary<T, NegOp>;
     case StripOp::abs:
@@ -587,7 +593,7 @@ StripOp strip_op(std::string_view op_name) {
                   CAIRN_NAME(sqrt) CAIRN_NAME(rsqrt) CAIRN_NAME(reciprocal) CAIRN_NAME(sin)
                       CAIRN_NAME(cos) CAIRN_NAME(tanh) CAIRN_NAME(erf) CAIRN_NAME(floor)
                           CAIRN_NAME(ceil) CAIRN_NAME(round) CAIRN_NAME(sigmoid)
-                              CAIRN_NAME(softplus) CAIRN_NAME(gelu) CAIRN_NAME(silu)
+                              CAIRN_NAME(softplus) CAIRN_NAME(gelu) CAIRN_NAME(silu) CAIRN_NAME(silu_grad)
                                   CAIRN_NAME(hardsigmoid) CAIRN_NAME(hardswish) CAIRN_NAME(relu)
                                       CAIRN_NAME(leaky_relu) CAIRN_NAME(elu) CAIRN_NAME(clamp)
 #undef CAIRN_NAME

@@ -61,6 +61,7 @@ enum class StripOp : uint8_t {
   softplus,
   gelu,
   silu,
+  silu_grad,
   hardsigmoid,
   hardswish,
   relu,

@@ -22,7 +22,7 @@ constexpr int kAlign = 64;
 bool is_costly(StripOp op) {
   return op == StripOp::pow || op == StripOp::div || op == StripOp::elu ||
          (op >= StripOp::exp && op <= StripOp::erf) ||
-         (op >= StripOp::sigmoid && op <= StripOp::silu);
+         (op >= StripOp::sigmoid && op <= StripOp::silu_grad);
 }
 
 template <class T>

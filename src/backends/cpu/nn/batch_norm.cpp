@@ -14,6 +14,7 @@
 #include "hwy/foreach_target.h"
 // foreach_target.h must come first
 #include "backends/cpu/backend.h"
+#include "backends/cpu/math-inl.h"
 #include "backends/cpu/planes.h"
 #include "base/parallel.h"
 #include "hwy/highway.h"
@@ -38,6 +39,11 @@ struct Gradient {  // dx = dy_scale dy + (x_scale (x − mean) + shift)
 struct Forward {  // y = (x − mean) scale + shift
   Lanes mean, scale, shift;
 };
+struct Backward {
+  Forward norm;  // its mean alone, unless the activation is made again
+  Gradient gradient;
+};
+enum class Act { none, relu, silu };
 
 }  // namespace
 }  // namespace cairn::cpu
@@ -140,22 +146,50 @@ void PlaneSums(const float* x, const Lanes& pivot, int64_t count, Sums& sums, Su
   total.Store(sums, squares);
 }
 
-// Σ dy and Σ dy (x − mean) of every lane, where dy counts only if y > 0 when there is a mask.
-template <bool masked>
-void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean, int64_t count,
-              Sums& sums, Sums& products) {
+// The norm's result of one row of lanes, made again where the gradient needs it.
+class Normed {
+ public:
+  explicit Normed(const Forward& f) {
+    for (size_t k = 0; k < kLanes / kF; ++k) {
+      mean_[k] = hn::LoadU(F(), &f.mean[k * kF]);
+      scale_[k] = hn::LoadU(F(), &f.scale[k * kF]);
+      shift_[k] = hn::LoadU(F(), &f.shift[k * kF]);
+    }
+  }
+  HWY_INLINE hn::Vec<F> operator()(hn::Vec<F> x, size_t k) const {
+    return hn::MulAdd(hn::Sub(x, mean_[k]), scale_[k], shift_[k]);
+  }
+
+ private:
+  hn::Vec<F> mean_[kLanes / kF], scale_[kLanes / kF], shift_[kLanes / kF];
+};
+
+// dy before the activation: masked by y > 0 (relu), or times the slope at the norm's result (silu).
+template <Act act>
+HWY_INLINE hn::Vec<F> Before(hn::Vec<F> dy, const float* y, hn::Vec<F> x, const Normed& z, size_t k) {
   const F f;
+  if constexpr (act == Act::relu) return hn::IfThenElseZero(hn::Gt(hn::LoadU(f, y + k * kF), hn::Zero(f)), dy);
+  if constexpr (act == Act::silu) return SiluGradF32(f, dy, z(x, k));
+  return dy;
+}
+
+// Σ dy and Σ dy (x − mean) of every lane, dy taken before the activation.
+template <Act act>
+void GradSums(const float* dy, const float* y, const float* x, const Forward& norm, int64_t count,
+              Sums& sums, Sums& products) {
+  constexpr bool masked = act == Act::relu;
+  const F f;
+  const Normed z(norm);
   hn::Vec<F> center[kLanes / kF];
-  for (size_t k = 0; k < kLanes / kF; ++k) center[k] = hn::LoadU(f, &mean[k * kF]);
+  for (size_t k = 0; k < kLanes / kF; ++k) center[k] = hn::LoadU(f, &norm.mean[k * kF]);
   const auto add = [&](const float* dy_at, const float* y_at, const float* x_at, hn::Vec<F>* sum,
                        hn::Vec<F>* product) HWY_ATTR {
     HWY_UNROLL(8)
     for (size_t k = 0; k < kLanes / kF; ++k) {
-      auto g = hn::LoadU(f, dy_at + k * kF);
-      if constexpr (masked)
-        g = hn::IfThenElseZero(hn::Gt(hn::LoadU(f, y_at + k * kF), hn::Zero(f)), g);
+      const auto at = hn::LoadU(f, x_at + k * kF);
+      const auto g = Before<act>(hn::LoadU(f, dy_at + k * kF), y_at, at, z, k);
       sum[k] = hn::Add(sum[k], g);
-      product[k] = hn::MulAdd(g, hn::Sub(hn::LoadU(f, x_at + k * kF), center[k]), product[k]);
+      product[k] = hn::MulAdd(g, hn::Sub(at, center[k]), product[k]);
     }
   };
   LaneSums total;
@@ -175,27 +209,26 @@ void GradSums(const float* dy, const float* y, const float* x, const Lanes& mean
     });
   total.Store(sums, products);
 }
-void PlaneGradSums(const float* dy, const float* y, const float* x, const Lanes& mean,
+void PlaneGradSums(const float* dy, const float* y, const float* x, Act act, const Forward& norm,
                    int64_t count, Sums& sums, Sums& products) {
-  y ? GradSums<true>(dy, y, x, mean, count, sums, products)
-    : GradSums<false>(dy, y, x, mean, count, sums, products);
+  switch (act) {
+    case Act::none: return GradSums<Act::none>(dy, y, x, norm, count, sums, products);
+    case Act::relu: return GradSums<Act::relu>(dy, y, x, norm, count, sums, products);
+    case Act::silu: return GradSums<Act::silu>(dy, y, x, norm, count, sums, products);
+  }
 }
 
-template <bool residual, bool relu>
+template <bool residual, Act act>
 void ApplyForward(const float* x, const float* r, float* y, const Forward& f, int64_t count) {
   const F d;
-  hn::Vec<F> mean[kLanes / kF], scale[kLanes / kF], shift[kLanes / kF];
-  for (size_t k = 0; k < kLanes / kF; ++k) {
-    mean[k] = hn::LoadU(d, &f.mean[k * kF]);
-    scale[k] = hn::LoadU(d, &f.scale[k * kF]);
-    shift[k] = hn::LoadU(d, &f.shift[k * kF]);
-  }
+  const Normed z(f);
   const auto step = [&](const float* from, const float* more, float* to) HWY_ATTR {
     HWY_UNROLL(8)
     for (size_t k = 0; k < kLanes / kF; ++k) {
-      auto v = hn::MulAdd(hn::Sub(hn::LoadU(d, from + k * kF), mean[k]), scale[k], shift[k]);
+      auto v = z(hn::LoadU(d, from + k * kF), k);
       if constexpr (residual) v = hn::Add(v, hn::LoadU(d, more + k * kF));
-      if constexpr (relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+      if constexpr (act == Act::relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+      if constexpr (act == Act::silu) v = SiluF32(d, v);
       hn::StoreU(v, d, to + k * kF);
     }
   };
@@ -207,20 +240,24 @@ void ApplyForward(const float* x, const float* r, float* y, const Forward& f, in
     std::memcpy(y + i, rest.lanes, size_t(count - i) * sizeof(float));
   }
 }
-void PlaneForward(const float* x, const float* residual, bool relu, float* y, const Forward& f,
+void PlaneForward(const float* x, const float* residual, Act act, float* y, const Forward& f,
                   int64_t count) {
+  if (act == Act::silu) return ApplyForward<false, Act::silu>(x, residual, y, f, count);
+  const bool relu = act == Act::relu;
   if (residual)
-    relu ? ApplyForward<true, true>(x, residual, y, f, count)
-         : ApplyForward<true, false>(x, residual, y, f, count);
+    relu ? ApplyForward<true, Act::relu>(x, residual, y, f, count)
+         : ApplyForward<true, Act::none>(x, residual, y, f, count);
   else
-    relu ? ApplyForward<false, true>(x, residual, y, f, count)
-         : ApplyForward<false, false>(x, residual, y, f, count);
+    relu ? ApplyForward<false, Act::relu>(x, residual, y, f, count)
+         : ApplyForward<false, Act::none>(x, residual, y, f, count);
 }
 
-template <bool masked, bool residual>
+template <Act act, bool residual>
 void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, float* dr,
-                   const Gradient& g, int64_t count) {
+                   const Forward& norm, const Gradient& g, int64_t count) {
+  constexpr bool masked = act == Act::relu;
   const F d;
+  const Normed z(norm);
   hn::Vec<F> mean[kLanes / kF], dy_scale[kLanes / kF], x_scale[kLanes / kF], shift[kLanes / kF];
   for (size_t k = 0; k < kLanes / kF; ++k) {
     mean[k] = hn::LoadU(d, &g.mean[k * kF]);
@@ -232,11 +269,9 @@ void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, f
                         float* dr_at) HWY_ATTR {
     HWY_UNROLL(8)
     for (size_t k = 0; k < kLanes / kF; ++k) {
-      auto v = hn::LoadU(d, dy_at + k * kF);
-      if constexpr (masked)
-        v = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y_at + k * kF), hn::Zero(d)), v);
-      const auto rest =
-          hn::MulAdd(x_scale[k], hn::Sub(hn::LoadU(d, x_at + k * kF), mean[k]), shift[k]);
+      const auto at = hn::LoadU(d, x_at + k * kF);
+      const auto v = Before<act>(hn::LoadU(d, dy_at + k * kF), y_at, at, z, k);
+      const auto rest = hn::MulAdd(x_scale[k], hn::Sub(at, mean[k]), shift[k]);
       hn::StoreU(hn::MulAdd(dy_scale[k], v, rest), d, dx_at + k * kF);
       if constexpr (residual) hn::StoreU(v, d, dr_at + k * kF);
     }
@@ -252,14 +287,15 @@ void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, f
     if constexpr (residual) std::memcpy(dr + i, b.lanes, size_t(n) * sizeof(float));
   }
 }
-void PlaneGradient(const float* dy, const float* y, const float* x, float* dx, float* dr,
-                   const Gradient& g, int64_t count) {
-  if (y)
-    dr ? ApplyGradient<true, true>(dy, y, x, dx, dr, g, count)
-       : ApplyGradient<true, false>(dy, y, x, dx, dr, g, count);
+void PlaneGradient(const float* dy, const float* y, const float* x, float* dx, float* dr, Act act,
+                   const Forward& norm, const Gradient& g, int64_t count) {
+  if (act == Act::silu) return ApplyGradient<Act::silu, false>(dy, y, x, dx, dr, norm, g, count);
+  if (act == Act::relu)
+    dr ? ApplyGradient<Act::relu, true>(dy, y, x, dx, dr, norm, g, count)
+       : ApplyGradient<Act::relu, false>(dy, y, x, dx, dr, norm, g, count);
   else
-    dr ? ApplyGradient<false, true>(dy, y, x, dx, dr, g, count)
-       : ApplyGradient<false, false>(dy, y, x, dx, dr, g, count);
+    dr ? ApplyGradient<Act::none, true>(dy, y, x, dx, dr, norm, g, count)
+       : ApplyGradient<Act::none, false>(dy, y, x, dx, dr, norm, g, count);
 }
 
 }  // namespace
@@ -325,7 +361,8 @@ void over_blocks(const Planes& p, int threads, Gather&& gather, Finish&& finish,
 struct Problem {
   Planes planes;
   double epsilon;
-  bool relu, residual;
+  Act act;
+  bool residual;
   int threads;
   double count() const { return double(std::max<int64_t>(1, planes.n * planes.pixels)); }
   // Puts what belongs to channel k of a block into its lanes.
@@ -348,11 +385,11 @@ struct Problem {
 
 Problem problem(const KernelRequest& r, size_t x, const Layout& layout) {
   const bool act = &r.op == &ops::batch_norm_act_train_op || &r.op == &ops::batch_norm_act_grad_op;
-  Problem p{*Planes::of(r.in[x].shape, layout), 0, false, false, std::max(1, r.threads)};
+  Problem p{*Planes::of(r.in[x].shape, layout), 0, Act::none, false, std::max(1, r.threads)};
   if (act) {
     const auto& params = r.params.as<ops::NormActParams>();
     p.epsilon = params.epsilon;
-    p.relu = params.activation == "relu";
+    p.act = params.activation == "relu" ? Act::relu : params.activation == "silu" ? Act::silu : Act::none;
     p.residual = params.residual;
   } else {
     p.epsilon = r.params.as<ops::NormParams>().epsilon;
@@ -413,7 +450,7 @@ class Train : public PreparedKernel {
         [&](int64_t i, int64_t b) {
           const int64_t at = planes.at(i, b);
           HWY_DYNAMIC_DISPATCH(PlaneForward)
-          (x + at, residual ? residual + at : nullptr, p_.relu, y + at, constants[b],
+          (x + at, residual ? residual + at : nullptr, p_.act, y + at, constants[b],
            planes.plane());
         });
   }
@@ -444,7 +481,7 @@ class Infer : public PreparedKernel {
                  [&](int64_t begin, int64_t end) {
                    for (int64_t k = begin; k < end; ++k)
                      HWY_DYNAMIC_DISPATCH(PlaneForward)
-                     (at(0) + k * planes.plane(), nullptr, false,
+                     (at(0) + k * planes.plane(), nullptr, Act::none,
                       static_cast<float*>(out[0]) + k * planes.plane(),
                       constants[k % planes.blocks], planes.plane());
                  });
@@ -460,19 +497,26 @@ class Grad : public PreparedKernel {
   void run(const void* const* in, void* const* out, void* workspace) const override {
     const auto at = [&](size_t k) { return static_cast<const float*>(in[k]); };
     const size_t first = joined_ ? 2 : 1;
-    const float *dy = at(0), *y = p_.relu ? at(1) : nullptr, *x = at(first), *gamma = at(first + 1),
-                *mean = at(first + 2), *variance = at(first + 3);
+    const float *dy = at(0), *y = p_.act == Act::relu ? at(1) : nullptr, *x = at(first),
+                *gamma = at(first + 1), *mean = at(first + 2), *variance = at(first + 3),
+                *beta = p_.act == Act::silu ? at(first + 4) : nullptr;
     auto *dx = static_cast<float*>(out[0]), *dgamma = static_cast<float*>(out[1]),
          *dbeta = static_cast<float*>(out[2]),
          *dr = p_.residual ? static_cast<float*>(out[3]) : nullptr;
     const Planes& planes = p_.planes;
     Partial* partials = p_.partials(workspace);
-    auto* constants = p_.constants<Gradient>(workspace);
+    auto* constants = p_.constants<Backward>(workspace);
     for (int64_t b = 0; b < planes.blocks; ++b) {
       constants[b] = {};
+      if (beta)
+        constants[b].norm = forward_of(
+            p_, b, gamma, beta, [&](int64_t c) { return double(mean[c]); },
+            [&](int64_t c) { return double(variance[c]); });
       for (int k = 0; k < planes.block; ++k)
-        if (const int64_t c = b * planes.block + k; c < planes.channels)
-          p_.repeat(k, constants[b].mean, mean[c]);
+        if (const int64_t c = b * planes.block + k; c < planes.channels) {
+          p_.repeat(k, constants[b].norm.mean, mean[c]);
+          p_.repeat(k, constants[b].gradient.mean, mean[c]);
+        }
     }
     over_blocks(
         planes, p_.threads,
@@ -480,13 +524,13 @@ class Grad : public PreparedKernel {
           Partial& part = partials[b * planes.n + i];
           const int64_t k = planes.at(i, b);
           HWY_DYNAMIC_DISPATCH(PlaneGradSums)
-          (dy + k, y ? y + k : nullptr, x + k, constants[b].mean, planes.plane(), part.first,
+          (dy + k, y ? y + k : nullptr, x + k, p_.act, constants[b].norm, planes.plane(), part.first,
            part.second);
         },
         [&](int64_t b) {
           double sum[kLanes], product[kLanes];
           fold(planes, partials + b * planes.n, sum, product);
-          Gradient& g = constants[b];
+          Gradient& g = constants[b].gradient;
           for (int k = 0; k < planes.block; ++k) {
             const int64_t c = b * planes.block + k;
             if (c >= planes.channels) break;
@@ -502,8 +546,8 @@ class Grad : public PreparedKernel {
         [&](int64_t i, int64_t b) {
           const int64_t k = planes.at(i, b);
           HWY_DYNAMIC_DISPATCH(PlaneGradient)
-          (dy + k, y ? y + k : nullptr, x + k, dx + k, dr ? dr + k : nullptr, constants[b],
-           planes.plane());
+          (dy + k, y ? y + k : nullptr, x + k, dx + k, dr ? dr + k : nullptr, p_.act,
+           constants[b].norm, constants[b].gradient, planes.plane());
         });
   }
 
@@ -539,7 +583,7 @@ OfferResult offer_infer(const KernelRequest& r) {
   return offer_planes(
       r, 0, [](const Problem& p) { return size_t(p.planes.blocks) * sizeof(Forward); }, {{0, 0}});
 }
-size_t grad_workspace(const Problem& p) { return p.workspace_bytes<Gradient>(); }
+size_t grad_workspace(const Problem& p) { return p.workspace_bytes<Backward>(); }
 OfferResult offer_grad(const KernelRequest& r) {
   return offer_planes(r, 1, grad_workspace, {{0, 0}, {1, 0}});
 }

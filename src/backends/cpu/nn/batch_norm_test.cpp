@@ -50,6 +50,13 @@ std::vector<Case> cases(const Shape& shape) {
            {pictures(), pictures(), pictures(), channels(), channels(-1, 1), channels(0.2)},
            2});
     }
+  const ops::NormActParams silu{1e-5, "silu", false};
+  out.push_back({&ops::batch_norm_act_train_op, silu, {pictures(), channels(), channels()}, 0});
+  const Dense x = pictures();
+  out.push_back({&ops::batch_norm_act_grad_op,
+                 silu,
+                 {pictures(), x, x, channels(), channels(-1, 1), channels(0.2), channels()},
+                 2});
   return out;
 }
 std::vector<std::optional<Layout>> picture_layouts(const Case& c, const Layout& layout) {

@@ -18,10 +18,13 @@ const std::vector<const OpDef*> kOps{
     &ops::one_hot_op,      &ops::argmax_op,       &ops::argmin_op, &ops::random_uniform_op,
     &ops::random_normal_op};
 
+// The kernel that takes dense tensors.
+const Kernel* kernel_of(const OpDef& op) { return kernel_named(op, &op == &ops::slice_op ? "cpu.copy" : "cpu"); }
+
 void expect_as_reference(const OpDef& op, const Params& params, const std::vector<Dense>& in,
                          const How& how = {}) {
   SCOPED_TRACE(op.name + params.to_string());
-  const Ran ran = run_on(kernel_named(op, "cpu"), op, params, in, how);
+  const Ran ran = run_on(kernel_of(op), op, params, in, how);
   ASSERT_EQ(ran.refusal, "");
   expect_close(ran.out, run_reference_on(op, params, in), 0, 0);
 }
@@ -40,7 +43,7 @@ TEST(Moves, SamplesOfEveryDtypeAgreeWithTheReference) {
         for (size_t k = 0; any && k < inputs.size(); ++k)
           if (k == 0 || op->inputs.size() == 1) inputs[k].type.dtype = dtype;
         const auto in = random_inputs(inputs, 7);
-        if (run_on(kernel_named(*op, "cpu"), *op, sample.params, in)
+        if (run_on(kernel_of(*op), *op, sample.params, in)
                 .refusal.starts_with("gives f32"))
           continue;
         expect_as_reference(*op, sample.params, in, {.threads = 2});
@@ -115,6 +118,45 @@ TEST(Moves, BlockedTensorsAreJoinedAndSplitWithoutReorders) {
   EXPECT_EQ(run_on(kernel_named(ops::split_op, "cpu"), ops::split_op, split, {picture(32, 4)}, how)
                 .offer.out[1],
             blocked);
+}
+
+TEST(Moves, SlicesOfWholeBlocksStayBlocked) {
+  using List = std::vector<int64_t>;
+  const Layout blocked = Layout::parse("aBcd8b");
+  const Dense x = random_dense({DType::f32, {3, 32, 5, 7}}, 1);
+  const auto slice = [&](const List& begin, const List& end, const List& step) {
+    const Params params = params_of(ops::slice_op, {{"begin", begin}, {"end", end}, {"step", step}});
+    const Ran ran = run_on(kernel_named(ops::slice_op, "cpu.blocks"), ops::slice_op, params, {x}, {.layouts = {blocked}});
+    if (ran.refusal.empty()) {
+      EXPECT_EQ(ran.offer.out[0], blocked);
+      expect_close(ran.out, run_reference_on(ops::slice_op, params, {x}), 0, 0);
+    }
+    return ran.refusal;
+  };
+  EXPECT_EQ(slice({0, 8, 0, 0}, {3, 24, 5, 7}, {1, 1, 1, 1}), "");
+  EXPECT_EQ(slice({1, 24, 1, 2}, {3, 32, 5, 6}, {1, 1, 2, 3}), "");
+  EXPECT_EQ(slice({0, 4, 0, 0}, {3, 12, 5, 7}, {1, 1, 1, 1}), "does not take whole blocks");
+  EXPECT_EQ(slice({0, 0, 0, 0}, {3, 32, 5, 7}, {1, 2, 1, 1}), "does not take whole blocks");
+  EXPECT_EQ(slice({0, 0, 0, 0}, {3, 12, 5, 7}, {1, 1, 1, 1}), "takes blocks that are full");
+}
+
+TEST(Moves, PicturesGrowByWholeFactorsInEveryLayout) {
+  for (const char* tag : {"abcd", "aBcd4b", "aBcd8b", "aBcd16b"})
+    for (const auto& [channels, down, across] : {std::tuple{16, 2, 2}, std::tuple{5, 3, 1}, std::tuple{24, 1, 4}}) {
+      const Layout layout = Layout::parse(tag);
+      const TensorType small{DType::f32, {2, channels, 4, 5}}, large{DType::f32, {2, channels, 4 * down, 5 * across}};
+      const auto check = [&](const OpDef& op, const TensorType& from, const TensorType& to) {
+        SCOPED_TRACE(op.name + " " + tag);
+        const Params params = params_of(op, {{"size", std::vector<int64_t>{to.shape[2], to.shape[3]}}, {"mode", std::string("nearest")}});
+        const std::vector<Dense> in{random_dense(from, 3)};
+        const Ran ran = run_on(kernel_named(op, "cpu"), op, params, in, {.layouts = {layout}, .threads = 2});
+        ASSERT_EQ(ran.refusal, "");
+        EXPECT_EQ(ran.offer.out[0], layout);
+        expect_close(ran.out, run_reference_on(op, params, in), 1e-6, 1e-6);
+      };
+      check(ops::resize2d_op, small, large);
+      check(ops::resize2d_grad_op, large, small);
+    }
 }
 
 TEST(Moves, NaNWinsAndTheFirstOfEqualsIsTaken) {
