@@ -287,7 +287,7 @@ void add_train(CLI::App& app) {
   verb->add_option("--seed", o->seed, "of first values, order, augmentation, dropout")->capture_default_str();
   add_threads(verb, o->threads);
   add_workers(verb, o->workers);
-  verb->add_flag("--deterministic", o->deterministic, "same bits for any number of threads (slower)");
+  verb->add_flag("--deterministic", o->deterministic, "same bits for any number of threads");
   add_maths(verb, o->maths);
   verb->add_option("--mode", o->mode, "graph: compiled; eager: for debugging")->capture_default_str()->check(CLI::IsMember({"eager", "graph"}));
   verb->add_flag("--fail-on-bad-picture", o->fail_on_bad, "stop at a picture that cannot be used instead of counting it");
