@@ -164,13 +164,14 @@ void run(Options o) {
   if (!resume && o.color == "auto" && d.grey) describe_model(recipe, o, d.all, "grey");
   if (o.no_check && o.color == "auto" && !resume && o.transform.empty())
     std::cerr << "note: read as rgb, since --no-check does not look for colour; --color grey halves the first layer's work\n";
-  if (resume && recipe.text("data.fingerprint") != fingerprint(d.all))
+  const std::string found = fingerprint(d.all);
+  if (!resume) recipe.set("data.fingerprint", std::string_view(found));
+  if (recipe.text("data.fingerprint") != found)
     fail(ErrorCode::invalid_argument,
          fmt::format("train: the pictures in {} are not those that the run began with: other names, labels or sizes",
                      printable(recipe.text("data.path"))),
          fmt::format("Resume with the data as it was, or begin anew from the weights: --weights {}/best.safetensors",
                      printable(o.out)));
-  recipe.set("data.fingerprint", std::string_view(fingerprint(d.all)));
   const Parts parts = open_parts(d.all, recipe);
   std::cerr << fmt::format("{} pictures to train on, {}{} to test on, {} classes\n", parts.train.size(),
                            parts.val.size() > 0 ? fmt::format("{} to choose the best epoch by, ", parts.val.size()) : "",

@@ -25,33 +25,36 @@ PassReport fuse_norm_act(Graph& graph) {
   const auto maker = [&](ValueId v) { return made[size_t(v)] < 0 ? nullptr : &graph.nodes[size_t(made[size_t(v)])]; };
   const auto single = [&](ValueId v) { return used[size_t(v)].size() == 1 && results[size_t(v)] == 0; };
 
-  // The slopes of a silu over a norm, for which the norm's result is made again.
-  const auto slopes = [&](const Node& norm, const Node& silu) {
-    std::vector<Node*> out;
-    for (int user : used[size_t(norm.outputs[0])]) {
+  // The gradients through a silu over a norm, as (silu_grad, batch_norm_grad); nothing where the norm's result, which
+  // they are to make again, has other readers.
+  using Gradients = std::vector<std::pair<Node*, Node*>>;
+  const auto gradients_of = [&](const Node& norm, const Node& silu) -> std::optional<Gradients> {
+    const ValueId z = norm.outputs[0];
+    if (results[size_t(z)] > 0) return {};
+    Gradients out;
+    for (int user : used[size_t(z)]) {
       Node& slope = graph.nodes[size_t(user)];
       if (&slope == &silu) continue;
-      if (slope.op != &ops::silu_grad_op || slope.inputs[1] != norm.outputs[0] || !single(slope.outputs[0])) return std::optional<std::vector<Node*>>();
+      if (slope.op != &ops::silu_grad_op || slope.inputs[0] == z || !single(slope.outputs[0])) return {};
       Node& grad = graph.nodes[size_t(used[size_t(slope.outputs[0])][0])];
-      if (grad.op != &ops::batch_norm_grad_op || grad.inputs[0] != slope.outputs[0] || grad.inputs[1] != norm.inputs[0]) return std::optional<std::vector<Node*>>();
-      out.push_back(&slope);
+      if (grad.op != &ops::batch_norm_grad_op || grad.inputs[0] != slope.outputs[0] || grad.inputs[1] != norm.inputs[0]) return {};
+      out.emplace_back(&slope, &grad);
     }
-    return results[size_t(norm.outputs[0])] == 0 ? std::optional(out) : std::nullopt;
+    return out;
   };
 
   for (Node& node : graph.nodes) {
     if (node.op == &ops::silu_op) {
       Node* norm = maker(node.inputs[0]);
       if (!norm || norm->op != &ops::batch_norm_train_op || node.inputs[0] != norm->outputs[0]) continue;
-      const auto gradients = slopes(*norm, node);
+      const auto gradients = gradients_of(*norm, node);
       if (!gradients) continue;
       const ops::NormActParams params{epsilon_of(*norm), "silu", false};
-      for (Node* slope : *gradients) {
-        Node& grad = graph.nodes[size_t(used[size_t(slope->outputs[0])][0])];
-        const ValueId x = grad.inputs[1];
-        grad.inputs = {slope->inputs[0], x, x, grad.inputs[2], grad.inputs[3], grad.inputs[4], norm->inputs[2]};
-        grad.op = &ops::batch_norm_act_grad_op;
-        grad.params = params;
+      for (const auto& [slope, grad] : *gradients) {
+        const ValueId x = grad->inputs[1];
+        grad->inputs = {slope->inputs[0], x, x, grad->inputs[2], grad->inputs[3], grad->inputs[4], norm->inputs[2]};
+        grad->op = &ops::batch_norm_act_grad_op;
+        grad->params = params;
         slope->op = nullptr;
       }
       node = Node{&ops::batch_norm_act_train_op, params, norm->inputs,

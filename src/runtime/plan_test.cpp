@@ -68,13 +68,14 @@ TEST(Plan, UpdatesVariablesAsEagerDoesOverManySteps) {
 }
 
 // Fusing, layouts and kernels leave a training step what it was.
-void expect_convolution_step_as_eager(DType dtype, double tolerance) {
+void expect_convolution_step_as_eager(DType dtype, double tolerance, Tensor (*act)(const Arg&) = relu,
+                                      const CompileOptions& options = {}) {
   const auto make = [&](std::string n, Shape s) { return Variable(std::move(n), ramp(s, dtype, 0.01, -0.15)); };
   const auto step = [&](std::vector<Variable> p) {
-    return Function([p](const std::vector<Tensor>& in) {
+    return Function([p, act](const std::vector<Tensor>& in) {
       Tape tape;
       auto n1 = batch_norm_train(conv2d(in[0], p[0], {}, {.pad_h = 1, .pad_w = 1}), p[1], p[2]);
-      const Tensor h = relu(n1.y);
+      const Tensor h = act(n1.y);
       auto n2 = batch_norm_train(conv2d(h, p[3], {}, {.pad_h = 1, .pad_w = 1}), p[1], p[2]);
       const Tensor y = relu(n2.y + h);
       const Tensor loss = mean(cross_entropy_each(linear(mean(y, {2, 3}), p[4]), in[1]));
@@ -89,12 +90,22 @@ void expect_convolution_step_as_eager(DType dtype, double tolerance) {
   };
   auto p1 = params(), p2 = params();
   const std::vector<Tensor> in{ramp({4, 3, 8, 8}, dtype), Tensor::from<int64_t>({0, 1, 2, 3}, {4})};
-  Compiled compiled(step(p2));
+  Compiled compiled(step(p2), options);
   for (int i = 0; i < 5; ++i) EXPECT_NEAR(step(p1)(in)[0].item(), compiled(in)[0].item(), tolerance) << "step " << i;
   for (size_t i = 0; i < p1.size(); ++i) expect_near(p1[i].value(), p2[i].value(), 10 * tolerance);
 }
 TEST(Plan, ConvolutionStepIsEagerWithinRounding) { expect_convolution_step_as_eager(DType::f32, 1e-5); }
 TEST(Plan, ConvolutionStepIsEagerInDoubles) { expect_convolution_step_as_eager(DType::f64, 1e-13); }
+
+TEST(Plan, NormAndSiluAreOneBothWays) {
+  std::string last;
+  const CompileOptions options{.on_pass = [&](std::string_view, const std::function<std::string()>& text) { last = text(); }};
+  expect_convolution_step_as_eager(DType::f64, 1e-13, silu, options);
+  expect_convolution_step_as_eager(DType::f32, 1e-5, silu, options);
+  EXPECT_NE(last.find("batch_norm_act_train{epsilon=1e-05, activation=\"silu\""), last.npos) << last;
+  EXPECT_NE(last.find("batch_norm_act_grad{epsilon=1e-05, activation=\"silu\""), last.npos) << last;
+  EXPECT_EQ(last.find("silu_grad"), last.npos) << last;
+}
 
 TEST(Plan, SwapsVariablesAndReturnsOldValues) {
   Variable a("a", Tensor::scalar(1)), b("b", Tensor::scalar(2));

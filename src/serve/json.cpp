@@ -225,30 +225,6 @@ std::string_view JsonReader::skip() {
   return text_.substr(begin, at_ - begin);
 }
 
-bool is_utf8(std::string_view text) {
-  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
-  const uint8_t* const end = p + text.size();
-  while (p < end) {
-    uint64_t eight;
-    if (end - p >= 8 && (std::memcpy(&eight, p, 8), (eight & 0x8080808080808080u) == 0)) {
-      p += 8;
-      continue;
-    }
-    const uint8_t lead = *p++;
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
-    if (lead < 0xC2 || lead > 0xF4 || end - p < more) return false;
-    uint32_t code = lead & (0x3F >> more);
-    for (int i = 0; i < more; ++i, ++p) {
-      if ((*p & 0xC0) != 0x80) return false;
-      code = code << 6 | (*p & 0x3F);
-    }
-    constexpr uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (code < least[more] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-  }
-  return true;
-}
-
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {

@@ -67,8 +67,6 @@ class JsonReader {
   int depth_ = 0;
 };
 
-bool is_utf8(std::string_view text);
-
 // Appends `text` as a JSON string; `text` is UTF-8.
 void append_json_string(std::string& out, std::string_view text);
 

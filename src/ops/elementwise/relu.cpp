@@ -2,7 +2,6 @@
 // ReLU, and its gradient as an operator of its own, so that the compiler can fuse it.
 #include "ops/catalog.h"
 #include "ops/elementwise/unary.h"
-#include "ops/expect.h"
 
 namespace cairn {
 namespace ops {
@@ -24,13 +23,7 @@ extern const OpDef relu_grad_op = define(OpSpec<NoParams>{
     .name = "relu_grad",
     .inputs = {{"dy", any_float}, {"y", any_float}},
     .outputs = {{"dx"}},
-    .infer =
-        [](auto&, Types in) {
-          check_same_dtype(in, {"dy", "y"});
-          if (in[0].shape != in[1].shape)
-            wrong_input("y", in[1], to_string(in[0].shape) + " as input dy");
-          return TypeList{in[0]};
-        },
+    .infer = [](auto&, Types in) { return slope_type(in, "y"); },
     .factors = [](auto&, Types in) { return broadcast_factors(in, in[0].shape); },
     .reference =
         [](auto&, RefIn in, RefOut out) {

@@ -4,7 +4,6 @@
 
 #include "ops/catalog.h"
 #include "ops/elementwise/unary.h"
-#include "ops/expect.h"
 
 namespace cairn {
 namespace ops {
@@ -27,13 +26,7 @@ extern const OpDef silu_grad_op = define(OpSpec<NoParams>{
     .name = "silu_grad",
     .inputs = {{"dy", any_float}, {"x", any_float}},
     .outputs = {{"dx"}},
-    .infer =
-        [](auto&, Types in) {
-          check_same_dtype(in, {"dy", "x"});
-          if (in[0].shape != in[1].shape)
-            wrong_input("x", in[1], to_string(in[0].shape) + " as input dy");
-          return TypeList{in[0]};
-        },
+    .infer = [](auto&, Types in) { return slope_type(in, "x"); },
     .factors = [](auto&, Types in) { return broadcast_factors(in, in[0].shape); },
     .reference =
         [](auto&, RefIn in, RefOut out) {

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // One-operand elementwise operators: what differs between them is a formula and its derivative.
 #pragma once
+#include "ops/expect.h"
 #include "ops/helpers.h"
 
 namespace cairn::ops {
+
+// The shape rule of f_grad(dy, other) → dx: both of one type.
+inline TypeList slope_type(Types in, const char* other) {
+  check_same_dtype(in, {"dy", other});
+  if (in[0].shape != in[1].shape) wrong_input(other, in[1], to_string(in[0].shape) + " as input dy");
+  return {in[0]};
+}
 
 template <class P>
 struct Unary {

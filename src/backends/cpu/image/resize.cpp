@@ -36,9 +36,8 @@ void repeat(const float* from, float* to, int64_t width, int64_t across, int blo
   for (int64_t x = 0; x < width; ++x, from += block)
     for (int64_t k = 0; k < across; ++k, to += block) std::memcpy(to, from, size_t(block) * sizeof(float));
 }
-// Adds one row of the large picture to one of the small.
-template <int block>
-void gather(const float* from, float* to, int64_t width, int64_t across) {
+// Adds one row of the large picture to one of the small. A block that is known beforehand makes vectors of the inner loop.
+[[gnu::always_inline]] inline void gather(const float* from, float* to, int64_t width, int64_t across, int block) {
   for (int64_t x = 0; x < width; ++x, to += block)
     for (int64_t k = 0; k < across; ++k, from += block)
       for (int c = 0; c < block; ++c) to[c] += from[c];
@@ -69,14 +68,10 @@ class Resize : public PreparedKernel {
  private:
   void add(const float* from, float* to) const {
     switch (planes_.block) {
-      case 1: return gather<1>(from, to, f_.width, f_.across);
-      case 4: return gather<4>(from, to, f_.width, f_.across);
-      case 8: return gather<8>(from, to, f_.width, f_.across);
-      case 16: return gather<16>(from, to, f_.width, f_.across);
-      default:
-        for (int64_t x = 0; x < f_.width; ++x, to += planes_.block)
-          for (int64_t k = 0; k < f_.across; ++k, from += planes_.block)
-            for (int c = 0; c < planes_.block; ++c) to[c] += from[c];
+      case 1: return gather(from, to, f_.width, f_.across, 1);
+      case 8: return gather(from, to, f_.width, f_.across, 8);
+      case 16: return gather(from, to, f_.width, f_.across, 16);
+      default: return gather(from, to, f_.width, f_.across, planes_.block);
     }
   }
   Planes planes_;

@@ -33,8 +33,8 @@ constexpr int kLanes = 16;
 using Lanes = std::array<float, kLanes>;
 using Sums = std::array<double, kLanes>;
 
-struct Gradient {  // dx = dy_scale dy + (x_scale (x − mean) + shift)
-  Lanes mean, dy_scale, x_scale, shift;
+struct Gradient {  // dx = dy_scale dy + (x_scale (x − mean) + shift), with the mean of the norm
+  Lanes dy_scale, x_scale, shift;
 };
 struct Forward {  // y = (x − mean) scale + shift
   Lanes mean, scale, shift;
@@ -260,7 +260,7 @@ void ApplyGradient(const float* dy, const float* y, const float* x, float* dx, f
   const Normed z(norm);
   hn::Vec<F> mean[kLanes / kF], dy_scale[kLanes / kF], x_scale[kLanes / kF], shift[kLanes / kF];
   for (size_t k = 0; k < kLanes / kF; ++k) {
-    mean[k] = hn::LoadU(d, &g.mean[k * kF]);
+    mean[k] = hn::LoadU(d, &norm.mean[k * kF]);
     dy_scale[k] = hn::LoadU(d, &g.dy_scale[k * kF]);
     x_scale[k] = hn::LoadU(d, &g.x_scale[k * kF]);
     shift[k] = hn::LoadU(d, &g.shift[k * kF]);
@@ -513,10 +513,8 @@ class Grad : public PreparedKernel {
             p_, b, gamma, beta, [&](int64_t c) { return double(mean[c]); },
             [&](int64_t c) { return double(variance[c]); });
       for (int k = 0; k < planes.block; ++k)
-        if (const int64_t c = b * planes.block + k; c < planes.channels) {
+        if (const int64_t c = b * planes.block + k; c < planes.channels)
           p_.repeat(k, constants[b].norm.mean, mean[c]);
-          p_.repeat(k, constants[b].gradient.mean, mean[c]);
-        }
     }
     over_blocks(
         planes, p_.threads,
